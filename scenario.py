@@ -1,0 +1,160 @@
+"""Read documents in passes through a simulated KV cache; print JSON.
+
+How often is a document still in the cache when it is read again?
+
+    python3 scenario.py --passes fwd,fwd
+    python3 scenario.py --cpu 56000 --passes fwd,fwd,rev
+    python3 scenario.py --passes fwd,fwd --sweep-gpu 50109,50110
+
+Documents 0, 1, 2, ... have one size, or those of --sizes.  `fwd` reads them from the first to
+the last, `rev` from the last to the first, and one cache lives through all
+passes.  The output is one JSON object: the counts of every pass or, with a
+sweep, one count of the last pass for each capacity: hits in either tier for
+--sweep-gpu, misses for --sweep-cpu.
+
+Everything here is simulated: the answer counts hits and measures nothing.
+"""
+
+import argparse
+import json
+import os
+import sys
+
+from kvsim import TwoTierCache
+
+__all__ = ["run_passes", "sweep_gpu", "sweep_cpu", "main"]
+
+
+def run_passes(cache, sizes, orders):
+    """Read documents 0, 1, ... of `sizes` tokens, once for every order.
+
+    `cache` is anything with TwoTierCache's `access`, `orders` a sequence of
+    "fwd" and "rev".  Return one dict a pass; its `hit_docs` are the
+    documents found in either tier, in reading order.
+    """
+    return [read_pass(cache, sizes, order) for order in orders]
+
+
+def read_pass(cache, sizes, order):
+    docs = range(len(sizes))
+    reading = docs if order == "fwd" else reversed(docs)
+    found = {"gpu": 0, "cpu": 0, "miss": 0}
+    hit_docs = []
+    for doc in reading:
+        tier = cache.access(doc, sizes[doc])
+        found[tier] += 1
+        if tier != "miss":
+            hit_docs.append(doc)
+    return {"order": order, "gpu_hits": found["gpu"],
+            "cpu_hits": found["cpu"], "misses": found["miss"],
+            "hit_docs": hit_docs}
+
+
+def sweep_gpu(capacities, cpu, sizes, orders):
+    """Return {GPU capacity: hits of the last pass in either tier}."""
+    hits = {}
+    for gpu in capacities:
+        last = run_passes(TwoTierCache(gpu, cpu), sizes, orders)[-1]
+        hits[str(gpu)] = last["gpu_hits"] + last["cpu_hits"]
+    return hits
+
+
+def sweep_cpu(gpu, capacities, sizes, orders):
+    """Return {CPU capacity: misses of the last pass}."""
+    misses = {}
+    for cpu in capacities:
+        last = run_passes(TwoTierCache(gpu, cpu), sizes, orders)[-1]
+        misses[str(cpu)] = last["misses"]
+    return misses
+
+
+def whole_number(text, least=0):
+    if not (text.isascii() and text.isdigit()) or int(text) < least:
+        raise argparse.ArgumentTypeError(
+            "must be a whole number >= {}, got {!r}".format(least, text))
+    return int(text)
+
+
+def count(text):
+    return whole_number(text, least=1)
+
+
+def capacity_list(text):
+    return [whole_number(part) for part in text.split(",")]
+
+
+def size_list(text):
+    return [count(part) for part in text.split(",")]
+
+
+def pass_list(text):
+    orders = text.split(",")
+    for order in orders:
+        if order not in ("fwd", "rev"):
+            raise argparse.ArgumentTypeError(
+                "must be fwd and rev joined by commas, got {!r}".format(text))
+    return orders
+
+
+def make_parser():
+    parser = argparse.ArgumentParser(
+        description="Read documents in passes through a simulated KV cache.",
+        allow_abbrev=False)
+    parser.add_argument("--gpu", type=whole_number, default=21520,
+                        metavar="TOKENS", help="GPU capacity (%(default)s)")
+    parser.add_argument("--cpu", type=whole_number, default=0,
+                        metavar="TOKENS",
+                        help="CPU capacity; 0 is no CPU tier (%(default)s)")
+    parser.add_argument("--docs", type=count, default=10, metavar="N",
+                        help="number of documents (%(default)s)")
+    parser.add_argument("--tokens", type=count, default=5011, metavar="N",
+                        help="tokens in each document (%(default)s)")
+    parser.add_argument("--sizes", type=size_list, metavar="LIST",
+                        help="tokens of each document, in place of the two")
+    parser.add_argument("--passes", type=pass_list, default="fwd,fwd,rev",
+                        metavar="LIST", help="orders to read in (%(default)s)")
+    sweep = parser.add_mutually_exclusive_group()
+    sweep.add_argument("--sweep-gpu", type=capacity_list, metavar="LIST",
+                       help="print the hits of the last pass by GPU capacity")
+    sweep.add_argument("--sweep-cpu", type=capacity_list, metavar="LIST",
+                       help="print the misses of the last pass by CPU capacity")
+    return parser
+
+
+def pass_lines(passes):
+    """Return the JSON of all passes as text, one pass a line."""
+    rows = ",\n".join(" " + json.dumps(row) for row in passes)
+    return '{"passes": [\n' + rows + "\n]}\n"
+
+
+def emit(text):
+    """Write `text` to stdout; return the exit status."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return 0
+    except OSError as error:
+        # What is still buffered must not fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):      # as in `... | head`
+            return 0
+        print("scenario.py: stdout: {}".format(error.strerror),
+              file=sys.stderr)
+        return 1
+
+
+def main(argv=None):
+    args = make_parser().parse_args(argv)
+    reading = (args.sizes or [args.tokens] * args.docs, args.passes)
+    if args.sweep_gpu:
+        answer = json.dumps(sweep_gpu(args.sweep_gpu, args.cpu, *reading))
+        return emit(answer + "\n")
+    if args.sweep_cpu:
+        answer = json.dumps(sweep_cpu(args.gpu, args.sweep_cpu, *reading))
+        return emit(answer + "\n")
+    cache = TwoTierCache(args.gpu, args.cpu)
+    return emit(pass_lines(run_passes(cache, *reading)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
