@@ -1,0 +1,210 @@
+"""Write results whole or not at all, and say what they are made of.
+
+    write_file(path, data)              a file appears complete or stays as it was
+    with run_folder(path) as folder:    a folder appears complete or not at all
+        ...
+    emit(text)                          data to stdout, quiet when it is closed
+
+A file is written beside its target and renamed over it.  A run folder is
+built beside its target as `.NAME-...` and renamed when all of it is there;
+an exception, an interrupt or SIGTERM removes the half-built one.  What a
+`kill -9` leaves behind has a name of its own and hinders no later run.
+
+Renaming is atomic on one file system; nothing here survives a power cut.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import threading
+
+__all__ = ["write_file", "run_folder", "refuse_input_as_output", "emit",
+           "json_text", "json_rows", "sha256", "source_sha256", "manifest",
+           "Progress", "run_main"]
+
+
+# -- Files and folders --------------------------------------------------------
+
+def write_file(path: str, data) -> None:
+    """Replace the file `path` by `data`, text or bytes, in one step.
+
+    What is no regular file, such as /dev/null or a pipe, is written directly.
+    """
+    if isinstance(data, str):
+        data = data.encode("utf-8")
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:
+            file.write(data)
+        return
+    target = os.path.realpath(path)         # a link stays a link
+    part = unfinished_name(target)
+    try:
+        with open(part, "xb") as file:
+            file.write(data)
+        if os.path.exists(target):
+            shutil.copymode(target, part)
+        os.replace(part, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        if isinstance(error, OSError):      # name the file that was asked for
+            raise OSError(error.errno, error.strerror, path) from None
+        raise
+
+
+@contextlib.contextmanager
+def run_folder(path: str):
+    """Yield a new folder to fill; rename it to `path` when the block ends.
+
+    Raise FileExistsError, before anything is made, when `path` exists.
+    """
+    path = os.path.normpath(path)
+    refuse_existing(path)
+    part = unfinished_name(path)
+    with sigterm_as_exit():
+        try:
+            make_folder(part, path)
+            yield part
+            refuse_existing(path)
+            os.rename(part, path)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+
+
+def refuse_existing(path):
+    if os.path.lexists(path):
+        raise FileExistsError(17, "exists already, a new folder is needed", path)
+
+
+def make_folder(part, path):
+    try:
+        os.mkdir(part)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def unfinished_name(path):
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}-{os.urandom(4).hex()}")
+
+
+@contextlib.contextmanager
+def sigterm_as_exit():
+    """Let SIGTERM raise SystemExit, so that clean-up runs."""
+    if threading.current_thread() is not threading.main_thread():
+        yield                               # only the main thread gets signals
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + 15))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def refuse_input_as_output(source: str, target: str) -> None:
+    """Raise ValueError when `target` is the file `source`, by any name."""
+    if os.path.exists(target) and os.path.samefile(source, target):
+        raise ValueError(f"{target}: the output is also the input {source}")
+
+
+# -- Texts --------------------------------------------------------------------
+
+def json_text(value) -> str:
+    """Return `value` as JSON with a final newline; refuse NaN and Infinity."""
+    return json.dumps(value, allow_nan=False, indent=1) + "\n"
+
+
+def json_rows(rows) -> str:
+    """Return a list as JSON, one element a line."""
+    lines = (json.dumps(row, allow_nan=False) for row in rows)
+    return "[\n" + ",\n".join(lines) + "\n]\n"
+
+
+def emit(text: str) -> None:
+    """Write `text` to stdout; a reader that has gone (`| head`) is no error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still buffered must not fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise OSError(error.errno, error.strerror, "stdout") from None
+
+
+# -- Hashes and manifests -----------------------------------------------------
+
+def sha256(path: str) -> str:
+    """Return the SHA-256 of a file's bytes, as 64 hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def source_sha256(path: str) -> str:
+    """Return the SHA-256 of a source file with its line ends made LF."""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read().replace(b"\r\n", b"\n")).hexdigest()
+
+
+def manifest(protocol, environment: dict, sources, folder: str, files) -> dict:
+    """Return what a run folder's `manifest.json` holds.
+
+    `sources` are the names of scripts beside this one, `files` names in
+    `folder`; both are recorded with their hashes.
+    """
+    home = os.path.dirname(os.path.abspath(__file__))
+    return {"protocol": protocol,
+            "environment": {"python": platform.python_version(),
+                            "platform": platform.platform(), **environment},
+            "sources": {name: source_sha256(os.path.join(home, name))
+                        for name in sorted(sources)},
+            "files": {name: sha256(os.path.join(folder, name))
+                      for name in sorted(files)}}
+
+
+# -- Commands -----------------------------------------------------------------
+
+class Progress:
+    """A counter on stderr when that is a terminal, nothing when it is not."""
+
+    def __init__(self, label: str, total: int, stream=None):
+        self.label, self.total, self.done = label, total, 0
+        self.stream = sys.stderr if stream is None else stream
+        self.shown = self.stream.isatty()
+
+    def step(self, count: int = 1) -> None:
+        """Count `count` more; draw only when the percentage changes."""
+        before, self.done = self.done, self.done + count
+        percent = 100 * self.done // self.total
+        if self.shown and percent != 100 * before // self.total:
+            self.stream.write(f"\r{self.label}: {percent:3d} %")
+            if self.done >= self.total:
+                self.stream.write("\n")
+            self.stream.flush()
+
+
+def run_main(script: str, work) -> int:
+    """Call `work()`; return the exit status of the command `script`.
+
+    OSError and ValueError become one line on stderr and status 1; an
+    interrupt becomes status 130.
+    """
+    try:
+        work()
+        return 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        message = f"{place}{error.strerror or error}"
+    except ValueError as error:
+        message = str(error)
+    except KeyboardInterrupt:
+        print(f"{script}: interrupted", file=sys.stderr)
+        return 130
+    print(f"{script}: {message}", file=sys.stderr)
+    return 1
