@@ -1,0 +1,449 @@
+"""Check evidence by deriving every claim anew, with code of its own.
+
+    python3 audit.py evidence               the whole folder
+    python3 audit.py evidence/kvlab         one run folder
+
+The raw records are replayed by the models of oracle.py and by what is
+written here; nothing is imported that made the evidence.  One JSON report
+goes to stdout: for each folder what was counted and every fault, with file,
+record, the value found and the value expected.  Exit status 0 says that all
+holds, 1 that something does not.
+
+A complete `evidence` has the folders and files listed below, no more and no
+less.  A folder by another name is audited by what it holds.
+
+The audit can tell what follows from the protocol from what does not.  It
+cannot tell whether a clock, a machine or a version was as declared; the
+report says so under "limits".
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import stat
+import sys
+from typing import Callable, NamedTuple
+from xml.etree import ElementTree
+
+import oracle
+
+__all__ = ["Folder", "audit_tree", "main"]
+
+HOME = os.path.dirname(os.path.abspath(__file__))
+
+LIMITS = [
+    "environment strings and timings are declarations: summaries are bound "
+    "to raw records and raw records to their hash, no more",
+    "charts are read back point by point and bar by bar; their titles, "
+    "colours and legends are not judged",
+]
+
+
+# -- Reading strictly ---------------------------------------------------------
+
+class Fault(Exception):
+    """A file that cannot be read as evidence; the message says why."""
+
+
+def strict_json(text):
+    """Return the value of `text`; refuse duplicate keys, NaN and Infinity."""
+    def pairs(items):
+        members = dict(items)
+        if len(members) < len(items):
+            names = [name for name, _ in items]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"key {twice!r} stands twice")
+        return members
+
+    def constant(name):
+        raise ValueError(f"{name} is not a JSON number")
+
+    return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+
+
+def differences(found, expected, where=""):
+    """Yield (where, found, expected) for all that differs, types included.
+
+    `where` is a path such as `passes[1].misses`.  The order of an object's
+    keys counts; 48, 48.0 and true are three different values.
+    """
+    if type(found) is not type(expected):
+        yield where, found, expected
+    elif isinstance(expected, dict):
+        if list(found) != list(expected):
+            yield f"{where} keys".strip(), list(found), list(expected)
+        for key in expected:
+            if key in found:
+                place = f"{where}.{key}" if where else key
+                yield from differences(found[key], expected[key], place)
+    elif isinstance(expected, list):
+        if len(found) != len(expected):
+            yield f"{where} length".strip(), len(found), len(expected)
+        for index, (one, other) in enumerate(zip(found, expected)):
+            yield from differences(one, other, f"{where}[{index}]")
+    elif repr(found) != repr(expected):     # 0.0 is not -0.0
+        yield where, found, expected
+
+
+class Folder:
+    """One run folder under audit: strict readers, and the faults found.
+
+    `known` says that the folder is one of the evidence's own, so that every
+    file of its experiment must be there and no other may be.
+    """
+
+    def __init__(self, path, known):
+        self.path, self.known = path, known
+        self.faults, self.totals, self.not_audited = [], {}, []
+
+    def fault(self, file, record, found, expected):
+        self.faults.append({"file": os.path.join(os.path.basename(self.path), file),
+                            "record": record, "found": found,
+                            "expected": expected})
+
+    def same(self, file, found, expected, where=""):
+        """Compare strictly; record every difference as a fault."""
+        for fault in differences(found, expected, where):
+            self.fault(file, *fault)
+
+    def names(self):
+        return sorted(os.listdir(self.path))
+
+    def has(self, name):
+        return os.path.lexists(os.path.join(self.path, name))
+
+    def bytes(self, name):
+        """Return the bytes of a regular file; raise Fault for anything else."""
+        path = os.path.join(self.path, name)
+        try:
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                raise Fault("is no regular file")
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise Fault(error.strerror) from None
+
+    def text(self, name):
+        try:
+            return self.bytes(name).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Fault(f"is not UTF-8: {error}") from None
+
+    def json(self, name):
+        try:
+            return strict_json(self.text(name))
+        except (ValueError, RecursionError) as error:
+            raise Fault(f"is not strict JSON: {error}") from None
+
+    def sha256(self, name):
+        return hashlib.sha256(self.bytes(name)).hexdigest()
+
+    def compare_json(self, name, expected):
+        """Check that the file `name` holds exactly `expected`."""
+        try:
+            self.same(name, self.json(name), expected)
+        except Fault as fault:
+            self.fault(name, "", str(fault), "the records of the protocol")
+
+    def compare_chart(self, name, expected):
+        """Check the points or bars that a chart shows; see in_pixels."""
+        try:
+            self.same(name, *in_pixels(self.text(name), expected))
+        except Fault as fault:
+            self.fault(name, "", str(fault), "a chart of the evidence")
+
+
+# -- Charts -------------------------------------------------------------------
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def in_pixels(svg, expected):
+    """Return what a chart shows and what it should show, both in pixels.
+
+    `expected` is {series: [(x, y), ...]} for lines and {"bars": [value, ...]}
+    for bars, group by group.  The ticks give the scale of each axis, so a
+    point is checked against the numbers that a reader would read off.
+    """
+    if "<!" in svg:
+        raise Fault("declares entities or hides text in comments")
+    try:
+        root = ElementTree.fromstring(svg)
+        refuse_loose_numbers(root)
+        if "bars" in expected:
+            return drawn_bars(root, expected["bars"])
+        return drawn_lines(root, expected)
+    except (ElementTree.ParseError, ValueError, KeyError, TypeError,
+            IndexError, AttributeError, ZeroDivisionError) as error:
+        raise Fault(f"cannot be read as a chart: {error!r}") from None
+
+
+def refuse_loose_numbers(root):
+    """Every number that a chart shows is a tick or a bar's value."""
+    for mark in root.iter(SVG + "text"):
+        if mark.text.replace(",", "").replace(".", "").isdigit() and \
+                mark.get("class") not in ("tick-x", "tick-y", "value"):
+            raise Fault(f"shows {mark.text}, which is no tick and no value")
+
+
+def tick_scale(root, axis):
+    """Return the function from values to pixels that the ticks define."""
+    lift = {"x": 0, "y": 4}[axis]       # a y label hangs 4 px below its line
+    ticks = [(float(mark.text.replace(",", "")), float(mark.get(axis)) - lift)
+             for mark in root.iter(SVG + "text")
+             if mark.get("class") == f"tick-{axis}"]
+    for through in (float, math.log10):
+        try:
+            (first, start), (last, end) = [(through(value), place) for
+                                           value, place in (ticks[0], ticks[-1])]
+            slope = (end - start) / (last - first)
+            if all(abs(start + slope * (through(value) - first) - place) < 0.02
+                   for value, place in ticks):
+                return lambda value: start + slope * (through(value) - first)
+        except ValueError:              # the logarithm of a tick at 0
+            continue
+    raise Fault(f"the ticks of axis {axis} are neither linear nor logarithmic")
+
+
+def near(found, exact):
+    """Return `exact` as drawn when `found` lies within the rounding of it."""
+    return found if abs(found - exact) < 0.02 else round(exact, 2)
+
+
+def drawn_lines(root, expected):
+    x_scale, y_scale = tick_scale(root, "x"), tick_scale(root, "y")
+    found, wanted = {}, {}
+    for group in root.iter(SVG + "g"):
+        name = group.get("data-series")
+        places = group.find(SVG + "polyline").get("points").split()
+        found[name] = [tuple(map(float, place.split(","))) for place in places]
+        tips = {mark.text for mark in group.iter(SVG + "title")}
+        told = {f"{name}: {x}, {y}" for x, y in expected.get(name, ())}
+        found[name] += sorted(tips - told)
+    for name, points in expected.items():
+        wanted[name] = [(x_scale(x), y_scale(y)) for x, y in points]
+        if len(found.get(name, ())) == len(points):
+            wanted[name] = [(near(x, exact_x), near(y, exact_y))
+                            for (x, y), (exact_x, exact_y)
+                            in zip(found[name], wanted[name])]
+    return found, wanted
+
+
+def stairs(points):
+    """Return the corners of a line on which a value holds until the next."""
+    corners = [points[0]]
+    for (_, level), (x, y) in zip(points, points[1:]):
+        corners += [(x, level), (x, y)]
+    return corners
+
+
+def drawn_bars(root, values):
+    """Compare [top, height, label] of each bar."""
+    scale = tick_scale(root, "y")
+    labels = [float(mark.text.replace(",", "")) for mark in root.iter(SVG + "text")
+              if mark.get("class") == "value"]
+    bars = [(float(mark.get("y")), float(mark.get("height")))
+            for mark in root.iter(SVG + "rect")]
+    if not len(labels) == len(bars) == len(values):
+        return [len(bars), len(labels)], [len(values), len(values)]
+    found = [[top, height, shown] for (top, height), shown in zip(bars, labels)]
+    wanted = [[near(top, scale(value)), near(height, scale(0) - scale(value)),
+               float(f"{value:.12g}")]
+              for (top, height), value in zip(bars, values)]
+    return found, wanted
+
+
+# -- The two-tier exercise ----------------------------------------------------
+
+DOCS, DOC_TOKENS, GPU_TOKENS, CPU_TOKENS = 10, 5011, 21520, 56000
+GPU_SWEEP = (21520, 30000, 40000, 45000, 50109, 50110)
+CPU_SWEEP = (0, 20000, 30000, 40000, 50109, 50110, 56000)
+TTFT_FIXTURE = os.path.join(HOME, "fixtures", "ttft.jsonl")
+TTFT_SHA256 = "c59378b02a263aebc77f70d21cf3aec6955a1b73e34f15b32604010bae0a3eba"
+
+
+def read_documents(gpu, cpu, orders, sizes=(DOC_TOKENS,) * DOCS):
+    """Return the passes that reading the documents gives, by the list model."""
+    tiers, passes = oracle.ListTiers(gpu, cpu), []
+    for order in orders:
+        docs = list(range(len(sizes)))
+        if order == "rev":
+            docs.reverse()
+        found = [(doc, tiers.access(doc, sizes[doc])) for doc in docs]
+        counts = [tier for _, tier in found]
+        passes.append({"order": order, "gpu_hits": counts.count("gpu"),
+                       "cpu_hits": counts.count("cpu"),
+                       "misses": counts.count("miss"),
+                       "hit_docs": [doc for doc, tier in found if tier != "miss"]})
+    return passes
+
+
+def expected_kvlab():
+    """Return {file name: content} of the simulated files."""
+    forward, three = ["fwd", "fwd"], ["fwd", "fwd", "rev"]
+    hits = {str(gpu): len(read_documents(gpu, 0, forward)[-1]["hit_docs"])
+            for gpu in GPU_SWEEP}
+    misses = {str(cpu): read_documents(GPU_TOKENS, cpu, forward)[-1]["misses"]
+              for cpu in CPU_SWEEP}
+    return {"cyclic.json": {"passes": read_documents(GPU_TOKENS, 0, forward)},
+            "baseline.json": {"passes": read_documents(GPU_TOKENS, 0, three)},
+            "cliff.json": hits,
+            "offload.json": {"passes": read_documents(GPU_TOKENS, CPU_TOKENS, three)},
+            "cpu_cliff.json": misses,
+            # Five documents on which a break of any rule of the tiers shows.
+            "rules.json": {"passes": read_documents(
+                5, 6, ["fwd", "rev", "fwd", "rev"], (1, 7, 7, 1, 5))}}
+
+
+def expected_measured(text):
+    """Return the summary of the TTFT rows in `text`."""
+    times = {"baseline": {}, "lmcache": {}}
+    for row in text.splitlines():
+        row = strict_json(row)
+        times[row["config"]].setdefault(row["pass"], []).append(row["ttft_ms"])
+    summary = {config: {name: {"n": len(ttft), "p50_ms": round(oracle.median(ttft), 1),
+                               "mean_ms": round(oracle.mean(ttft), 1)}
+                        for name, ttft in passes.items()}
+               for config, passes in times.items()}
+    summary["ratio"] = {
+        name: {key: round(of(ttft) / of(times["lmcache"][name]), 2)
+               for key, of in (("p50", oracle.median), ("mean", oracle.mean))}
+        for name, ttft in times["baseline"].items()}
+    return summary
+
+
+def audit_kvlab(folder):
+    expected = expected_kvlab()
+    with open(TTFT_FIXTURE, "rb") as file:
+        fixture = file.read()
+    if hashlib.sha256(fixture).hexdigest() != TTFT_SHA256:
+        folder.fault("../../fixtures/ttft.jsonl", "sha256",
+                     hashlib.sha256(fixture).hexdigest(), TTFT_SHA256)
+        return
+    expected["measured.json"] = expected_measured(fixture.decode("utf-8"))
+    for name, content in expected.items():
+        folder.compare_json(name, content)
+    charts = kvlab_charts(expected)
+    for name in filter(folder.has, charts):
+        folder.compare_chart(name, charts[name])
+    folder.totals = {"files": len(expected), "passes": sum(
+        len(content.get("passes", ())) for content in expected.values())}
+
+
+def kvlab_charts(expected):
+    sweeps = {name: stairs([(int(capacity), count) for capacity, count
+                            in expected[name].items()])
+              for name in ("cliff.json", "cpu_cliff.json")}
+    measured = expected["measured.json"]
+    return {"cliff.svg": {"hits": sweeps["cliff.json"]},
+            "cpu-cliff.svg": {"misses": sweeps["cpu_cliff.json"]},
+            "ttft.svg": {"bars": [measured[config][name]["p50_ms"]
+                                  for name in measured["ratio"]
+                                  for config in ("baseline", "lmcache")]}}
+
+
+# -- Which folder holds what --------------------------------------------------
+
+class Experiment(NamedTuple):
+    """How to audit one kind of run folder.
+
+    The records are what a run writes and tell its kind; what is derived from
+    them, such as charts, must stand beside them in the evidence.
+    """
+    audit: Callable
+    records: tuple
+    derived: tuple = ()
+    optional: tuple = ()
+
+
+KVLAB = Experiment(
+    audit_kvlab,
+    ("cyclic.json", "baseline.json", "cliff.json", "offload.json",
+     "cpu_cliff.json", "measured.json", "rules.json"),
+    ("cliff.svg", "cpu-cliff.svg", "ttft.svg"))
+
+EVIDENCE = {"kvlab": KVLAB}
+KINDS = (KVLAB,)
+
+
+def audit_folder(path):
+    """Audit one run folder; return its Folder."""
+    name = os.path.basename(os.path.abspath(path))
+    folder = Folder(path, known=name in EVIDENCE)
+    experiment = EVIDENCE.get(name) or kind_of(folder)
+    if experiment is None:
+        folder.fault("", "files", folder.names(), "the records of an experiment")
+        return folder
+    complete = check_names(folder, experiment)
+    if complete:
+        experiment.audit(folder)
+    return folder
+
+
+def kind_of(folder):
+    return next((kind for kind in KINDS
+                 if any(folder.has(name) for name in kind.records)), None)
+
+
+def check_names(folder, experiment):
+    """Record missing and unknown files; return whether all records are there."""
+    wanted = experiment.records + (experiment.derived if folder.known else ())
+    allowed = wanted + experiment.derived + experiment.optional
+    for name in wanted:
+        if not folder.has(name):
+            folder.fault(name, "", "missing", "a file of this experiment")
+    unknown = [name for name in folder.names() if name not in allowed]
+    if folder.known:
+        for name in unknown:
+            folder.fault(name, "", "unknown file", "only files of this experiment")
+    else:
+        folder.not_audited = unknown
+    return all(map(folder.has, experiment.records))
+
+
+def audit_tree(path):
+    """Audit `path`, a run folder or a tree of them; return {name: Folder}."""
+    entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+    if any(entry.is_file(follow_symlinks=False) for entry in entries):
+        return {os.path.basename(os.path.abspath(path)): audit_folder(path)}
+    folders = {}
+    for name in sorted(set(EVIDENCE) | {entry.name for entry in entries}):
+        place = os.path.join(path, name)
+        if os.path.isdir(place) and not os.path.islink(place):
+            folders[name] = audit_folder(place)
+        else:
+            folders[name] = Folder(place, known=True)
+            folders[name].fault("", "", "missing or no folder", "a run folder")
+    return folders
+
+
+def report(folders):
+    """Return the report as JSON text."""
+    rows = {name: {"ok": not folder.faults, **folder.totals,
+                   **({"not_audited": folder.not_audited}
+                      if folder.not_audited else {}), "faults": folder.faults}
+            for name, folder in folders.items()}
+    whole = {"ok": not any(folder.faults for folder in folders.values()),
+             "folders": rows, "limits": LIMITS}
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(
+        description="Check evidence by deriving every claim anew.",
+        allow_abbrev=False)
+    parser.add_argument("path", help="evidence, or one run folder in it")
+    args = parser.parse_args(argv)
+    try:
+        folders = audit_tree(args.path)
+    except OSError as error:
+        print(f"audit.py: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    sys.stdout.write(report(folders))
+    return 1 if any(folder.faults for folder in folders.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
