@@ -8,9 +8,12 @@ imports or copies what it checks.
 They are for small inputs: most take time that grows with the square of it.
 """
 
+import math
 from fractions import Fraction
 
-__all__ = ["ListLRU", "ListTiers", "median", "mean", "percentile"]
+__all__ = ["ListLRU", "ListTiers", "ListPrefixCache", "attention", "decode",
+           "grouped_heads", "project", "decoder_states", "median", "mean",
+           "percentile"]
 
 
 # -- Caches sized in tokens ---------------------------------------------------
@@ -53,6 +56,174 @@ class ListTiers:
             self.cpu.access(key, size)
         self.gpu.access(key, size)
         return "gpu" if in_gpu else "cpu" if in_cpu else "miss"
+
+
+# -- Prefixes under a byte budget ---------------------------------------------
+
+class ListPrefixCache:
+    """The prefix cache as a list of [model, scope, prefix, bytes], oldest first.
+
+    `policy` is "none", "all", "longest" or "shared"; with the last, an entry
+    is a block of `stride` tokens under its whole prefix.
+    """
+
+    def __init__(self, budget, stride, policy, token_bytes):
+        self.budget, self.stride, self.policy = budget, stride, policy
+        self.token_bytes = token_bytes
+        self.entries = []
+
+    def find(self, model, scope, prefix):
+        for entry in self.entries:
+            if entry[:3] == [model, scope, list(prefix)]:
+                return entry
+        return None
+
+    def total(self):
+        return sum(size for _, _, _, size in self.entries)
+
+    def query(self, model, scope, tokens):
+        """Return (hit_tokens, copied_bytes, resident_bytes, events)."""
+        hit = self.hit(model, scope, tokens)
+        events, copied = [], hit * self.token_bytes
+        for end in self.ends_to_save(hit, len(tokens)):
+            self.save(model, scope, tokens[:end], events)
+        copied += sum(event["bytes"] for event in events if event["type"] == "admit")
+        return hit, copied, self.total(), events
+
+    def hit(self, model, scope, tokens):
+        """Return the length of the prefix to reuse, and refresh its entries."""
+        if self.policy == "shared":
+            hit = 0
+            while (hit + self.stride < len(tokens)
+                   and self.find(model, scope, tokens[:hit + self.stride])):
+                hit += self.stride
+        else:
+            hit = max((len(prefix) for its_model, its_scope, prefix, _ in self.entries
+                       if its_model == model and its_scope == scope
+                       and len(prefix) < len(tokens)
+                       and list(tokens[:len(prefix)]) == prefix), default=0)
+        self.refresh(model, scope, tokens[:hit])
+        return hit
+
+    def refresh(self, model, scope, prefix):
+        """Make the entries that hold `prefix` the newest, the shortest last."""
+        if self.policy == "shared":
+            lengths = range(self.stride, len(prefix) + 1, self.stride)
+        else:
+            lengths = [len(prefix)] if prefix else []
+        for length in sorted(lengths, reverse=True):
+            entry = self.find(model, scope, prefix[:length])
+            self.entries.remove(entry)
+            self.entries.append(entry)
+
+    def ends_to_save(self, hit, tokens):
+        ends = [end for end in range(1, tokens)
+                if end % self.stride == 0 and end > hit]
+        return {"none": [], "all": ends, "longest": ends[-1:],
+                "shared": ends}[self.policy]
+
+    def save(self, model, scope, prefix, events):
+        def told(kind, entry):
+            events.append({"type": kind, "scope": entry[1], "prefix": entry[2],
+                           "bytes": entry[3]})
+
+        length = self.stride if self.policy == "shared" else len(prefix)
+        new = [model, scope, list(prefix), length * self.token_bytes]
+        if len(prefix) * self.token_bytes > self.budget:
+            told("skip", new)
+            return
+        while self.total() + new[3] > self.budget:
+            victim = next(entry for entry in self.entries
+                          if not self.is_ancestor(entry, new))
+            self.entries.remove(victim)
+            told("evict", victim)
+        self.entries.append(new)
+        self.refresh(model, scope, list(prefix))
+        told("admit", new)
+
+    def is_ancestor(self, entry, new):
+        return (self.policy == "shared" and entry[:2] == new[:2]
+                and new[2][:len(entry[2])] == entry[2])
+
+
+# -- Attention in scalar loops ------------------------------------------------
+
+def attention(q, k, v, visible=None):
+    """q [Tq][D], k [Tk][D], v [Tk][D_v] -> (output [Tq][D_v], weights [Tq][Tk]).
+
+    `visible` [Tq][Tk] says which keys a query may see; a query that may see
+    none gets zeros.
+    """
+    output, weights = [], []
+    for i, query in enumerate(q):
+        seen = [j for j in range(len(k)) if visible is None or visible[i][j]]
+        scores = {j: dot(query, k[j]) / math.sqrt(len(query)) for j in seen}
+        powers = {j: math.exp(scores[j] - max(scores.values())) for j in seen}
+        row = [powers[j] / math.fsum(powers.values()) if j in powers else 0.0
+               for j in range(len(k))]
+        weights.append(row)
+        output.append([math.fsum(row[j] * v[j][column] for j in seen)
+                       for column in range(len(v[0]))])
+    return output, weights
+
+
+def decode(x, wq, wk, wv):
+    """x [T][D_model] -> output [T][D_v]: each token asks about itself and all
+    before it."""
+    q, k, v = project(x, wq), project(x, wk), project(x, wv)
+    output = []
+    for t in range(len(x)):
+        rows, _ = attention([q[t]], k[:t + 1], v[:t + 1])
+        output.append(rows[0])
+    return output
+
+
+def grouped_heads(q, k, v, lengths=None):
+    """Return (output [B][Hq][T][D], weights [B][Hq][T][T]) of causal attention.
+
+    q is [B][Hq][T][D], k and v are [B][Hkv][T][D].  Each KV head serves the
+    same number of query heads, in order.  Tokens from lengths[b] on are
+    padding.
+    """
+    output, weights = [], []
+    for b, heads in enumerate(q):
+        tokens = len(heads[0])
+        length = tokens if lengths is None else lengths[b]
+        visible = [[j <= i < length for j in range(tokens)] for i in range(tokens)]
+        serving = [g for g in range(len(k[b])) for _ in range(len(heads) // len(k[b]))]
+        pairs = [attention(head, k[b][g], v[b][g], visible)
+                 for head, g in zip(heads, serving)]
+        output.append([pair[0] for pair in pairs])
+        weights.append([pair[1] for pair in pairs])
+    return output, weights
+
+
+def project(rows, weight):
+    """rows [T][D], weight [D][D_out] -> [T][D_out]."""
+    return [[dot(row, column) for column in zip(*weight)] for row in rows]
+
+
+def dot(left, right):
+    return math.fsum(a * b for a, b in zip(left, right))
+
+
+def decoder_states(embedding, weights, tokens):
+    """Return the states [T][D] of the two-layer decoder, computed in full.
+
+    embedding [vocabulary][D]; weights holds (Wq, Wk, Wv), each [D][D], by layer.
+    """
+    states = []
+    for position, token in enumerate(tokens):
+        angles = [position / 10000 ** (column // 2 * 2 / len(embedding[0]))
+                  for column in range(len(embedding[0]))]
+        states.append([value + (math.cos if column % 2 else math.sin)(angle)
+                       for column, (value, angle)
+                       in enumerate(zip(embedding[token], angles))])
+    for wq, wk, wv in weights:
+        attended = decode(states, wq, wk, wv)
+        states = [[math.tanh(value + more) for value, more in zip(row, added)]
+                  for row, added in zip(states, attended)]
+    return states
 
 
 # -- Statistics ---------------------------------------------------------------
