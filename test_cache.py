@@ -1,10 +1,17 @@
-"""The caches: kvsim's LRUCache and TwoTierCache."""
+"""The caches: kvsim's LRUCache and TwoTierCache, decoder's PrefixCache."""
 
 import importlib.util
 import math
 import os
 import random
 import unittest
+from collections import OrderedDict
+
+try:
+    import numpy as np
+    from decoder import Decoder, PrefixCache, checkpoint_bytes
+except ImportError:
+    np = None
 
 import oracle
 from kvsim import LRUCache, TwoTierCache
@@ -261,6 +268,290 @@ class TestLoading(unittest.TestCase):
         names = {}
         exec(read(self.PATH).decode("utf-8"), names)
         self.check(names)
+
+
+POLICIES = ("none", "all", "longest", "shared")
+TOKEN_BYTES = 528           # 2 layers x (K 16 x 8 + V 16 x 8 + position 8)
+HOT, COLD = list(range(1, 9)), list(range(13, 21))
+
+
+class WatchedEntries(OrderedDict):
+    """Entries that check the budget whenever one is stored."""
+
+    def __init__(self, test, budget):
+        super().__init__()
+        self.test, self.budget = test, budget
+
+    def __setitem__(self, key, checkpoint):
+        super().__setitem__(key, checkpoint)
+        self.test.assertLessEqual(sum(map(checkpoint_bytes, self.values())),
+                                  self.budget)
+
+
+@unittest.skipIf(np is None, "needs NumPy")
+class TestPrefixCache(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.decoder = Decoder(7)
+
+    def query(self, cache, tokens, scope="owner", decoder=None):
+        """Query, check the states against a full recompute, return the record."""
+        decoder = decoder or self.decoder
+        states, record = cache.query(scope, decoder, tokens)
+        full = decoder.extend(tokens)[0][record["hit_tokens"]:]
+        self.assertEqual(states.shape, full.shape)
+        self.assertLess(np.abs(states - full).max(), 1e-12)
+        stored = list(cache._entries.values())
+        self.assertEqual(record["resident_bytes"], sum(map(checkpoint_bytes, stored)))
+        self.assertEqual(cache.resident_bytes, record["resident_bytes"])
+        self.assertLessEqual(cache.resident_bytes, cache.budget_bytes)
+        return record
+
+    def kinds(self, record):
+        return [(event["type"], len(event["prefix"])) for event in record["events"]]
+
+    # Contract 1: a budget too small for anything.
+
+    def test_zero_budget_stores_nothing_and_still_answers(self):
+        for policy in POLICIES:
+            cache = PrefixCache(0, policy=policy)
+            for _ in range(3):
+                record = self.query(cache, HOT + [21])
+                self.assertEqual((record["hit_tokens"], record["copied_bytes"],
+                                  record["resident_bytes"]), (0, 0, 0))
+                self.assertLessEqual({kind for kind, _ in self.kinds(record)},
+                                     {"skip"})
+
+    def test_checkpoint_above_the_budget_is_skipped_and_evicts_nothing(self):
+        cache = PrefixCache(4 * TOKEN_BYTES)
+        self.query(cache, HOT[:5])
+        record = self.query(cache, HOT + [21])
+        self.assertEqual(record["hit_tokens"], 4)
+        self.assertEqual(record["events"], [{"type": "skip", "scope": "owner",
+                                             "prefix": HOT, "bytes": 8 * TOKEN_BYTES}])
+
+    def test_checkpoint_of_just_the_budget_is_stored(self):
+        for budget, stored in ((8 * TOKEN_BYTES - 1, 4), (8 * TOKEN_BYTES, 8)):
+            cache = PrefixCache(budget)
+            self.query(cache, HOT + [21])
+            self.assertEqual(cache.resident_bytes, stored * TOKEN_BYTES)
+
+    # Contract 2: scopes.
+
+    def test_the_same_tokens_in_another_scope_are_not_reused(self):
+        for policy in POLICIES[1:]:
+            cache = PrefixCache(10 ** 6, policy=policy)
+            for scope in ("a", "b", "A", "a ", "\u00e4"):
+                self.assertEqual(self.query(cache, HOT, scope)["hit_tokens"], 0)
+            for scope in ("a", "b", "A", "a ", "\u00e4"):
+                self.assertEqual(self.query(cache, HOT, scope)["hit_tokens"], 4)
+
+    # Contract 3: models.
+
+    def test_another_model_is_never_served(self):
+        models = [Decoder(7), Decoder(11), Decoder(7, layers=1), Decoder(7, hidden=8),
+                  Decoder(7, vocabulary=31)]
+        for policy in POLICIES[1:]:
+            cache = PrefixCache(10 ** 6, policy=policy)
+            for model in models:
+                self.assertEqual(
+                    self.query(cache, HOT, decoder=model)["hit_tokens"], 0)
+            self.assertEqual(
+                self.query(cache, HOT, decoder=Decoder(7))["hit_tokens"], 4)
+
+    # Contract 4: owned arrays.
+
+    def test_stored_arrays_own_their_memory(self):
+        for policy in POLICIES[1:]:
+            cache = PrefixCache(10 ** 6, policy=policy)
+            self.query(cache, HOT * 3)
+            arrays = [array for checkpoint in cache._entries.values()
+                      for layer in checkpoint for array in layer]
+            for array in arrays:
+                self.assertTrue(array.flags.owndata)
+                self.assertIsNone(array.base)
+            for index, array in enumerate(arrays):
+                self.assertFalse(any(np.shares_memory(array, other)
+                                     for other in arrays[:index]))
+
+    def test_writing_to_what_was_handed_out_reaches_no_entry(self):
+        class Spoiler:
+            """Computes as its decoder does, then spoils what it was given."""
+            def __init__(self, decoder):
+                self.decoder = decoder
+
+            def __getattr__(self, name):
+                return getattr(self.decoder, name)
+
+            def extend(self, tokens, checkpoint=None):
+                states, extended = self.decoder.extend(tokens, checkpoint)
+                for layer in checkpoint or ():
+                    for array in layer:
+                        array[...] = 0
+                return states, extended
+
+        for policy in POLICIES[1:]:
+            cache = PrefixCache(10 ** 6, policy=policy)
+            for _ in range(3):
+                states, _ = cache.query("owner", Spoiler(self.decoder), HOT + [21])
+                states[...] = 0
+            self.assertEqual(self.query(cache, HOT + [22])["hit_tokens"], 8)
+
+    # Contract 5: short requests.
+
+    def test_the_last_token_is_always_computed_again(self):
+        for policy in POLICIES:
+            for length, hit in ((1, 0), (4, 0), (5, 4), (8, 4), (9, 8)):
+                cache = PrefixCache(10 ** 6, policy=policy)
+                for again in range(3):
+                    record = self.query(cache, (HOT + COLD)[:length])
+                    expected = hit if again and policy != "none" else 0
+                    with self.subTest(policy=policy, length=length, again=again):
+                        self.assertEqual(record["hit_tokens"], expected)
+                        self.assertEqual(record["projected_rows"],
+                                         6 * (length - expected))
+
+    # Contract 6: input.
+
+    BAD_TOKENS = ([-1], [32], [1, 2 ** 70], [], [1.0, 2.0], [True, False], [1, True],
+                  [[1, 2]], [[1], [2, 3]], ["1"], "12", None, 5, [None], [1, 2.5])
+
+    def test_bad_input_changes_nothing(self):
+        bad_arrays = (np.array([[1]]), np.array([1.0]), np.array([True]), np.array(3),
+                      np.array([], int), np.array([32]), np.array([-1]),
+                      [np.bool_(True)], [np.float64(1)])
+        cache = PrefixCache(10 ** 6)
+        self.query(cache, HOT)
+        self.query(cache, COLD)
+        before = list(cache._entries)
+        cases = [("owner", tokens) for tokens in (*self.BAD_TOKENS, *bad_arrays)]
+        cases += [(scope, HOT) for scope in ("", None, 5, b"owner", ["owner"])]
+        for scope, tokens in cases:
+            with self.subTest(scope=scope, tokens=tokens):
+                with self.assertRaises((ValueError, TypeError)) as caught:
+                    cache.query(scope, self.decoder, tokens)
+                self.assertRegex(str(caught.exception), "^(tokens|scope) must .* got ")
+                self.assertEqual(list(cache._entries), before)
+
+    def test_numpy_integers_and_arrays_are_tokens(self):
+        cache = PrefixCache(10 ** 6)
+        for tokens in (HOT, tuple(HOT), range(1, 9), np.array(HOT, np.uint8),
+                       [np.int32(token) for token in HOT]):
+            self.query(cache, tokens)
+        self.assertEqual(len(cache._entries), 1)
+        event = PrefixCache(10 ** 6).query("a", self.decoder,
+                                           np.array(HOT))[1]["events"][0]
+        self.assertEqual([type(token) for token in event["prefix"]], [int] * 4)
+
+    def test_bad_budget_stride_and_policy_are_refused(self):
+        for error, options in (
+                (ValueError, {"budget_bytes": -1}), (TypeError, {"budget_bytes": 1.0}),
+                (TypeError, {"budget_bytes": True}), (TypeError, {"budget_bytes": "9"}),
+                (ValueError, {"budget_bytes": 0, "stride": 0}),
+                (TypeError, {"budget_bytes": 0, "stride": 4.0}),
+                (ValueError, {"budget_bytes": 0, "policy": "lru"})):
+            with self.subTest(options=options), self.assertRaises(error) as caught:
+                PrefixCache(**options)
+            self.assertIn(list(options)[-1] + " must be", str(caught.exception))
+
+    # Contract 7: bytes.
+
+    def test_bytes_per_token(self):
+        cache = PrefixCache(10 ** 6)
+        sizes = [event["bytes"] for event in self.query(cache, HOT + [21])["events"]]
+        self.assertEqual(sizes, [2112, 4224])
+        for decoder, token_bytes in ((Decoder(1, hidden=8, layers=3), 3 * (2 * 64 + 8)),
+                                     (Decoder(1, hidden=2, layers=1), 2 * 16 + 8)):
+            cache = PrefixCache(10 ** 6)
+            record = self.query(cache, HOT, decoder=decoder)
+            self.assertEqual(record["resident_bytes"], 4 * token_bytes)
+
+    def test_copied_bytes_are_those_out_and_in(self):
+        for policy, copies in (("none", (0, 0)), ("all", (4 + 8, 8)),
+                               ("longest", (8, 8)), ("shared", (4 + 4, 8))):
+            cache = PrefixCache(10 ** 6, policy=policy)
+            for tokens in copies:
+                record = self.query(cache, HOT + [21])
+                self.assertEqual(record["copied_bytes"], tokens * TOKEN_BYTES)
+
+    # What is kept.
+
+    def test_a_hit_is_the_longest_stored_prefix(self):
+        for policy in POLICIES[1:]:
+            cache = PrefixCache(10 ** 6, policy=policy)
+            self.query(cache, HOT[:5])
+            self.query(cache, HOT + [21])
+            self.assertEqual(self.query(cache, HOT + COLD)["hit_tokens"], 8)
+
+    def test_a_prefix_that_differs_anywhere_is_no_hit(self):
+        for at in range(4):
+            cache = PrefixCache(10 ** 6)
+            self.query(cache, HOT)
+            other = [*HOT]
+            other[at] = 30
+            self.assertEqual(self.query(cache, other)["hit_tokens"], 0)
+
+    def test_a_hit_keeps_its_entry_where_fifo_would_evict_it(self):
+        for policy in POLICIES[1:]:
+            cache = PrefixCache(2 * 4 * TOKEN_BYTES, policy=policy)
+            first, second, third = ([start] * 5 for start in (1, 2, 3))
+            for tokens in (first, second, first):
+                self.query(cache, tokens)
+            evicted = [event["prefix"] for event in self.query(cache, third)["events"]
+                       if event["type"] == "evict"]
+            self.assertEqual(evicted, [second[:4]])
+            self.assertEqual(self.query(cache, first)["hit_tokens"], 4)
+
+    def test_what_each_policy_saves(self):
+        events = {"none": [], "all": [("admit", 4), ("admit", 8), ("admit", 12)],
+                  "longest": [("admit", 12)],
+                  "shared": [("admit", 4), ("admit", 8), ("admit", 12)]}
+        for policy, expected in events.items():
+            cache = PrefixCache(10 ** 6, policy=policy)
+            self.assertEqual(self.kinds(self.query(cache, HOT + [9] * 5)), expected)
+
+    def test_shared_evicts_tails_before_heads(self):
+        # Room for four blocks: HOT takes 4 and 8, COLD takes 4 and 8.
+        cache = PrefixCache(4 * 4 * TOKEN_BYTES, policy="shared")
+        self.query(cache, HOT + [21])
+        self.query(cache, COLD + [21])
+        self.assertEqual(self.kinds(self.query(cache, [30] * 5)),
+                         [("evict", 8), ("admit", 4)])
+        self.assertEqual(self.query(cache, HOT + [21])["hit_tokens"], 4)
+
+    def test_shared_skips_a_block_whose_whole_prefix_is_above_the_budget(self):
+        cache = PrefixCache(8 * TOKEN_BYTES, policy="shared")
+        record = self.query(cache, HOT + COLD)
+        self.assertEqual(record["events"][-1], {
+            "type": "skip", "scope": "owner", "prefix": HOT + COLD[:4],
+            "bytes": 4 * TOKEN_BYTES})
+        self.assertEqual(self.query(cache, HOT + COLD)["hit_tokens"], 8)
+
+    def test_random_requests_agree_with_the_list_model(self):
+        decoders = [Decoder(7), Decoder(11)]
+        for seed in range(60):
+            rng = random.Random(seed)
+            policy, stride = POLICIES[seed % 4], rng.randrange(1, 6)
+            budget = rng.choice((0, rng.randrange(40), rng.randrange(80))) * TOKEN_BYTES
+            budget += rng.randrange(3) - 1 if budget else 0
+            cache = PrefixCache(budget, stride, policy)
+            cache._entries = WatchedEntries(self, budget)
+            model = oracle.ListPrefixCache(budget, stride, policy, TOKEN_BYTES)
+            for step in range(40):
+                which, scope = rng.randrange(2), rng.choice("abc")
+                tokens = [rng.randrange(2) for _ in range(rng.randrange(1, 18))]
+                record = self.query(cache, tokens, scope, decoders[which])
+                hit, copied, resident, events = model.query(which, scope, tokens)
+                with self.subTest(seed=seed, step=step):
+                    self.assertEqual(record, {
+                        "hit_tokens": hit, "projected_rows": 6 * (len(tokens) - hit),
+                        "resident_bytes": resident, "copied_bytes": copied,
+                        "events": events})
+                    self.assertEqual(
+                        [[key[1], list(key[2])] for key in cache._entries],
+                        [[its_scope, prefix] for _, its_scope, prefix, _
+                         in model.entries])
 
 
 if __name__ == "__main__":

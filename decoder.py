@@ -1,0 +1,479 @@
+"""Decode with a two-layer NumPy model whose prefix cache has a byte budget.
+
+When does keeping K/V of a prefix save work, if room is short and every first
+fill counts?
+
+    python3 decoder.py --out evidence/my-run
+    python3 decoder.py --policies all,shared --budgets 8192 --out DIR
+
+The run answers fixed traces of requests from a cold cache, compares every
+cached result with a full recompute, and writes results.json (one request a
+line), arrays.npz (both results of each) and manifest.json into the new
+folder DIR.  Two runs on one machine write the same bytes.
+
+The model is untrained: it shows that cached and recomputed results are equal
+and how much was projected and copied.  It does not show how long that takes,
+and the budget bounds what is stored, not what the process needs.
+"""
+
+import argparse
+import hashlib
+import io
+import operator
+import os
+import sys
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+
+import records
+from attention import attention_step
+
+__all__ = ["Decoder", "Layer", "PrefixCache", "checkpoint_bytes", "run", "main"]
+
+# T tokens of a request, n tokens of a prefix, D hidden size, L layers
+
+
+# -- The model ----------------------------------------------------------------
+
+class Layer(NamedTuple):
+    """What one layer keeps of n tokens; a checkpoint is a tuple of these."""
+    k: np.ndarray               # [n, D] float64
+    v: np.ndarray               # [n, D] float64
+    positions: np.ndarray       # [n] int64, counted from the first token
+
+
+def checkpoint_bytes(checkpoint) -> int:
+    """Return the sum of the arrays' `nbytes`: 528 a token by default."""
+    return sum(array.nbytes for layer in checkpoint for array in layer)
+
+
+def rows_of(checkpoint, start, stop):
+    """Return an owned copy of the rows `start` to `stop` of a checkpoint."""
+    return tuple(Layer(*(array[start:stop].copy() for array in layer))
+                 for layer in checkpoint)
+
+
+def joined(checkpoints):
+    """Return an owned checkpoint of all rows of `checkpoints`, in order."""
+    return tuple(Layer(*map(np.concatenate, zip(*layers)))
+                 for layers in zip(*checkpoints))
+
+
+class Decoder:
+    """An untrained decoder: embedding, sinusoidal positions, causal layers.
+
+    `embedding` is [vocabulary, D] and `weights` holds (Wq, Wk, Wv), each
+    [D, D], for every layer; all are float64.  None of them can be changed, so
+    that `signature`, which differs when any bit of them does, is computed once.
+    """
+
+    def __init__(self, seed: int, hidden: int = 16, layers: int = 2,
+                 vocabulary: int = 32):
+        whole("hidden", hidden, least=2)
+        whole("layers", layers, least=1)
+        whole("vocabulary", vocabulary, least=1)
+        if hidden % 2:
+            raise ValueError(f"hidden must be even, got {hidden}")
+        rng = np.random.default_rng(seed)
+        # The order of the draws is part of the published experiment.
+        self._embedding = frozen(rng.normal(0, 0.3, (vocabulary, hidden)))
+        self._weights = tuple(
+            tuple(frozen(rng.normal(0, 0.25, (hidden, hidden))) for _ in range(3))
+            for _ in range(layers))
+        self._signature = signature(self._embedding, self._weights)
+        columns = np.arange(0, hidden, 2)
+        self._wavelengths = 10000 ** (columns / hidden)     # [D / 2]
+
+    embedding = property(lambda self: self._embedding)
+    weights = property(lambda self: self._weights)
+    signature = property(lambda self: self._signature)
+
+    def extend(self, tokens, checkpoint=None):
+        """Compute `tokens` [T] after `checkpoint`, or from nothing.
+
+        Return (states [T, D] float64, checkpoint of all tokens so far).
+        Neither argument is changed.  Raise ValueError or TypeError for
+        tokens that are no non-empty list of ids in the vocabulary.
+        """
+        tokens = self.token_ids(tokens)
+        start = 0 if checkpoint is None else len(checkpoint[0].positions)
+        new = np.arange(start, start + len(tokens))                 # [T]
+        states = self.embedding[tokens] + self._positional(new)     # [T, D]
+        layers = []
+        for index, (wq, wk, wv) in enumerate(self.weights):
+            layer = Layer(states @ wk, states @ wv, new.copy())
+            if checkpoint is not None:
+                layer = Layer(*map(np.concatenate, zip(checkpoint[index], layer)))
+            later = layer.positions > new[:, None]                  # [T, n + T]
+            attended, _ = attention_step(states @ wq, layer.k, layer.v, later)
+            states = np.tanh(states + attended)
+            layers.append(layer)
+        return states, tuple(layers)
+
+    def _positional(self, positions):
+        """[T] -> [T, D]: sine in even columns, cosine in odd ones."""
+        angles = positions[:, None] / self._wavelengths             # [T, D / 2]
+        encoding = np.empty((len(positions), 2 * len(self._wavelengths)))
+        encoding[:, 0::2] = np.sin(angles)
+        encoding[:, 1::2] = np.cos(angles)
+        return encoding
+
+    def token_ids(self, tokens) -> np.ndarray:
+        """Return `tokens` as an int64 array [T]; raise as `extend` does."""
+        try:
+            ids = tokens if isinstance(tokens, np.ndarray) else np.array(
+                [index_of(token) for token in tokens], dtype=np.int64)
+            if ids.ndim != 1 or ids.dtype.kind not in "iu":
+                raise TypeError
+        except TypeError:
+            raise TypeError("tokens must be a flat list of whole numbers, got "
+                            f"{tokens!r}") from None
+        except OverflowError:
+            ids = np.array([-1])
+        if not len(ids) or ids.min() < 0 or ids.max() >= len(self.embedding):
+            raise ValueError("tokens must be one or more ids from 0 to "
+                             f"{len(self.embedding) - 1}, got {tokens!r}")
+        return ids.astype(np.int64)
+
+    def projected_rows(self, tokens: int) -> int:
+        """Return how many rows of Q, K and V `tokens` new tokens cost."""
+        return 3 * len(self.weights) * tokens
+
+
+def index_of(token):
+    if isinstance(token, (bool, np.bool_)):
+        raise TypeError
+    return operator.index(token)
+
+
+def frozen(array):
+    """Return a copy whose memory cannot be made writeable again."""
+    return np.frombuffer(array.tobytes()).reshape(array.shape)
+
+
+def signature(embedding, weights) -> str:
+    """Return the SHA-256 of the shapes and bytes of a model's arrays."""
+    digest = hashlib.sha256()
+    for array in (embedding, *(matrix for layer in weights for matrix in layer)):
+        digest.update(repr(array.shape).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def whole(name, value, least):
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be a whole number >= {least}, got {value}")
+
+
+# -- The cache ----------------------------------------------------------------
+
+class Policy(NamedTuple):
+    """Which prefixes of a request are saved, and how they are held.
+
+    Entries end at multiples of the stride, each keyed by the whole prefix up
+    to its end.  A prefix is held by a chain of entries: by one that holds all
+    of it or, `linked`, by one for each stride, so that nested prefixes are
+    stored once.
+    """
+    saved: slice                # of the multiples after the hit
+    linked: bool = False
+    in_pieces: bool = False     # compute from multiple to multiple
+
+
+# `all` computes in pieces because the published run did: it fixes the last bits.
+POLICIES = {"none": Policy(slice(0)),
+            "all": Policy(slice(None), in_pieces=True),
+            "longest": Policy(slice(-1, None)),
+            "shared": Policy(slice(None), linked=True)}
+
+
+class PrefixCache:
+    """Checkpoints of prefixes under a byte budget, least recently used first.
+
+    Entries belong to a model signature and a scope and never serve another.
+    The sum of the stored arrays' `nbytes`, `resident_bytes`, is never above
+    `budget_bytes`.  Whatever is handed out or stored is a copy.
+
+    With linked entries a tail is always older than its head, since whatever
+    touches an entry touches what comes before it afterwards.  So an entry that
+    is found has its whole chain, and eviction takes tails before heads.
+    """
+
+    def __init__(self, budget_bytes: int, stride: int = 4, policy: str = "all"):
+        whole("budget_bytes", budget_bytes, least=0)
+        whole("stride", stride, least=1)
+        if policy not in POLICIES:
+            raise ValueError(f"policy must be one of {', '.join(POLICIES)}, "
+                             f"got {policy!r}")
+        self.budget_bytes, self.stride = budget_bytes, stride
+        self.policy = POLICIES[policy]
+        self.resident_bytes = 0
+        self._entries = OrderedDict()       # key -> checkpoint, oldest first
+
+    def query(self, scope: str, decoder: Decoder, tokens):
+        """Compute `tokens` [T], reusing the longest stored prefix.
+
+        Return (states [T - hit, D] of the tokens after the hit, record); the
+        hit is shorter than T.  The record holds hit_tokens, projected_rows,
+        resident_bytes, copied_bytes (out of and into the cache) and events:
+        admit, evict and skip, in the order in which they happened.  Raise
+        ValueError or TypeError, before anything changes, for a scope that is
+        no non-empty string and for tokens that the decoder refuses.
+        """
+        check_scope(scope)
+        ids = decoder.token_ids(tokens)
+        prefixes = Prefixes(decoder.signature, scope, tuple(ids.tolist()))
+        hit = self._longest_stored(prefixes, len(ids))
+        checkpoint = self._gather(prefixes, hit) if hit else None
+        copied_bytes = checkpoint_bytes(checkpoint) if hit else 0
+        states, checkpoint = self._compute(decoder, ids, hit, checkpoint)
+        events = []
+        for end in self._multiples(hit, len(ids))[self.policy.saved]:
+            events += self._save(prefixes, end, checkpoint)
+        copied_bytes += sum(event["bytes"] for event in events
+                            if event["type"] == "admit")
+        return states, {"hit_tokens": hit,
+                        "projected_rows": decoder.projected_rows(len(states)),
+                        "resident_bytes": self.resident_bytes,
+                        "copied_bytes": copied_bytes, "events": events}
+
+    def _multiples(self, start, stop):
+        """Return the multiples of the stride between `start` and `stop`."""
+        return range(start + self.stride, stop, self.stride)
+
+    def _chain(self, end):
+        """Return the ends of the entries that hold the prefix up to `end`."""
+        return range(self.stride, end + 1, self.stride) if self.policy.linked \
+            else range(end, end + 1)
+
+    def _longest_stored(self, prefixes, tokens):
+        for end in reversed(self._multiples(0, tokens)):
+            if prefixes.key(end) in self._entries:
+                return end
+        return 0
+
+    def _gather(self, prefixes, end):
+        self._touch(prefixes, end)
+        return joined([self._entries[prefixes.key(part)]
+                       for part in self._chain(end)])
+
+    def _touch(self, prefixes, end):
+        """Make a chain the most recent, its head last."""
+        for part in reversed(self._chain(end)):
+            self._entries.move_to_end(prefixes.key(part))
+
+    def _compute(self, decoder, ids, hit, checkpoint):
+        ends = [*self._multiples(hit, len(ids))] if self.policy.in_pieces else []
+        pieces, start = [], hit
+        for end in ends + [len(ids)]:
+            states, checkpoint = decoder.extend(ids[start:end], checkpoint)
+            pieces.append(states)
+            start = end
+        return np.concatenate(pieces), checkpoint
+
+    def _save(self, prefixes, end, checkpoint):
+        """Store the prefix up to `end`; return the events of it."""
+        start = end - self.stride if self.policy.linked else 0
+        token_bytes = checkpoint_bytes(checkpoint) // len(checkpoint[0].positions)
+        size, key = (end - start) * token_bytes, prefixes.key(end)
+        if end * token_bytes > self.budget_bytes:
+            return [event("skip", key, size)]
+        events = []
+        # Evict before storing, so that the budget holds at every moment.
+        while self.resident_bytes + size > self.budget_bytes:
+            events.append(self._evict_oldest())
+        self._entries[key] = rows_of(checkpoint, start, end)
+        self.resident_bytes += size
+        self._touch(prefixes, end)
+        return events + [event("admit", key, size)]
+
+    def _evict_oldest(self):
+        key, checkpoint = self._entries.popitem(last=False)
+        size = checkpoint_bytes(checkpoint)
+        self.resident_bytes -= size
+        return event("evict", key, size)
+
+
+class Prefixes(NamedTuple):
+    """The prefixes of one request, as keys of the cache."""
+    signature: str
+    scope: str
+    tokens: tuple
+
+    def key(self, end):
+        return self.signature, self.scope, self.tokens[:end]
+
+
+def event(kind, key, size):
+    _, scope, prefix = key
+    return {"type": kind, "scope": scope, "prefix": list(prefix), "bytes": size}
+
+
+def check_scope(scope):
+    if not isinstance(scope, str):
+        raise TypeError(f"scope must be a string, got {scope!r}")
+    if not scope:
+        raise ValueError("scope must not be empty, got ''")
+
+
+# -- The run ------------------------------------------------------------------
+
+SEEDS = (7, 11, 23)
+BUDGETS = (4096, 8192, 32768)
+REQUESTS, STRIDE, TOLERANCE = 12, 4, 1e-12
+HOT, OTHER = tuple(range(1, 9)), tuple(range(13, 21))
+
+# trace -> the scope and the prefix of request i
+TRACES = {
+    "hot-prefix": lambda i: ("owner", HOT),
+    "alternating-branches": lambda i: ("owner", OTHER if i % 2 else HOT),
+    "three-scopes": lambda i: (f"owner-{i % 3}", HOT),
+    "hot-and-cold": lambda i: ("owner", (13 + i, *HOT[1:]) if i % 2 else HOT)}
+
+
+def requests(trace):
+    """Yield (index, scope, tokens) of the requests of a trace."""
+    for index in range(REQUESTS):
+        scope, prefix = TRACES[trace](index)
+        yield index, scope, [*prefix, 21, 22, 23, 24 + index % 6]
+
+
+class Protocol(NamedTuple):
+    """What a run does: every combination, each from a cold cache.
+
+    Without policies it is the published experiment, whose records name none.
+    """
+    budgets: tuple = BUDGETS
+    policies: tuple = ()
+
+    def traces(self):
+        return list(TRACES) if self.policies else list(TRACES)[:3]
+
+    def caches(self):
+        """Yield (seed, labels, cache) of every trace of the run."""
+        for seed in SEEDS:
+            for budget in self.budgets:
+                for trace in self.traces():
+                    labels = {"seed": seed, "budget": budget, "trace": trace}
+                    if not self.policies:
+                        yield labels, PrefixCache(budget, STRIDE)
+                    for policy in self.policies:
+                        yield ({**labels, "policy": policy},
+                               PrefixCache(budget, STRIDE, policy))
+
+    def description(self):
+        return {"seeds": list(SEEDS), "budgets": list(self.budgets),
+                "traces": self.traces(), "policies": list(self.policies),
+                "requests": REQUESTS, "stride": STRIDE}
+
+
+def run(protocol=Protocol(), progress=None):
+    """Answer all requests; return (records, arrays).
+
+    `arrays` maps `{key}_full` and `{key}_cached` to the states after the hit,
+    recomputed in one piece and by way of the cache.
+    """
+    decoders = {seed: Decoder(seed) for seed in SEEDS}
+    results, arrays = [], {}
+    for labels, cache in protocol.caches():
+        for index, scope, tokens in requests(labels["trace"]):
+            decoder = decoders[labels["seed"]]
+            states, record = cache.query(scope, decoder, tokens)
+            full = decoder.extend(tokens)[0][record["hit_tokens"]:]
+            key = "_".join(map(str, (*labels.values(), index)))
+            results.append(result(key, labels, index, scope, tokens, record,
+                                  decoder, float(np.abs(states - full).max())))
+            arrays[f"{key}_full"], arrays[f"{key}_cached"] = full, states
+            if progress:
+                progress.step()
+    return results, arrays
+
+
+def result(key, labels, index, scope, tokens, record, decoder, max_abs_error):
+    return {"key": key, **labels, "index": index, "scope": scope, "tokens": tokens,
+            "hit_tokens": record["hit_tokens"],
+            "full_projected_rows": decoder.projected_rows(len(tokens)),
+            "projected_rows": record["projected_rows"],
+            "resident_bytes": record["resident_bytes"],
+            "copied_bytes": record["copied_bytes"],
+            "max_abs_error": max_abs_error, "events": record["events"]}
+
+
+def write_run(path, protocol):
+    """Run `protocol` into the new folder `path`; return the largest error."""
+    with records.run_folder(path) as folder:
+        count = REQUESTS * sum(1 for _ in protocol.caches())
+        results, arrays = run(protocol, records.Progress("requests", count))
+        records.write_file(os.path.join(folder, "results.json"),
+                           records.json_rows(results))
+        archive = io.BytesIO()
+        np.savez(archive, **arrays)
+        records.write_file(os.path.join(folder, "arrays.npz"), archive.getvalue())
+        made_of = records.manifest(
+            protocol.description(),
+            {"numpy": np.__version__, "variables": numpy_variables()},
+            ["attention.py", "decoder.py", "records.py"],
+            folder, ["arrays.npz", "results.json"])
+        records.write_file(os.path.join(folder, "manifest.json"),
+                           records.json_text(made_of))
+    return max(row["max_abs_error"] for row in results)
+
+
+def numpy_variables():
+    """Return the variables that choose NumPy's and OpenBLAS's kernels."""
+    return {name: value for name, value in sorted(os.environ.items())
+            if name.startswith(("NPY_", "OPENBLAS_"))}
+
+
+# -- The command --------------------------------------------------------------
+
+def budget_list(text):
+    parts = text.split(",")
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"must be whole numbers joined by commas, got {text!r}")
+    return distinct(tuple(map(int, parts)), text)
+
+
+def policy_list(text):
+    parts = tuple(text.split(","))
+    if not set(parts) <= set(POLICIES):
+        raise argparse.ArgumentTypeError(
+            f"must be of {','.join(POLICIES)}, got {text!r}")
+    return distinct(parts, text)
+
+
+def distinct(values, text):
+    if len(set(values)) < len(values):
+        raise argparse.ArgumentTypeError(f"must name each but once, got {text!r}")
+    return values
+
+
+def main(argv=None) -> int:
+    parser = argparse.ArgumentParser(
+        description="Run the cache-budget experiment into a new folder.",
+        allow_abbrev=False)
+    parser.add_argument("--out", required=True, metavar="DIR",
+                        help="the folder to make; it must not exist")
+    parser.add_argument("--budgets", type=budget_list, default=BUDGETS,
+                        metavar="LIST", help="in bytes (4096,8192,32768)")
+    parser.add_argument("--policies", type=policy_list, default=(), metavar="LIST",
+                        help="of none, all, longest and shared; without it, the "
+                             "published run, which saves all")
+    args = parser.parse_args(argv)
+
+    def work():
+        largest = write_run(args.out, Protocol(args.budgets, args.policies))
+        if largest > TOLERANCE:
+            raise ValueError(f"{args.out}: a cached result differs from the full "
+                             f"recompute by {largest}, above {TOLERANCE}")
+
+    return records.run_main("decoder.py", work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
