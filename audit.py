@@ -24,10 +24,12 @@ import math
 import os
 import stat
 import sys
+from functools import partial
 from typing import Callable, NamedTuple
 from xml.etree import ElementTree
 
 import oracle
+from audit_cache import PUBLISHED, audit_cache_run, chart_names
 
 __all__ = ["Folder", "audit_tree", "main"]
 
@@ -137,15 +139,34 @@ class Folder:
         except (ValueError, RecursionError) as error:
             raise Fault(f"is not strict JSON: {error}") from None
 
+    def read_json(self, name):
+        """Return the strict JSON of a file; None, and a fault, where it is not."""
+        try:
+            return self.json(name)
+        except Fault as fault:
+            self.fault(name, "", str(fault), "the records of the protocol")
+            return None
+
     def sha256(self, name):
         return hashlib.sha256(self.bytes(name)).hexdigest()
 
     def compare_json(self, name, expected):
         """Check that the file `name` holds exactly `expected`."""
+        before = len(self.faults)
+        found = self.read_json(name)
+        if len(self.faults) == before:
+            self.same(name, found, expected)
+
+    def write(self, name, text):
+        """Write a file of the audit's own, whole or, where it may not, not at all."""
+        path = os.path.join(self.path, name)
+        part = f"{path}-{os.getpid()}"
         try:
-            self.same(name, self.json(name), expected)
-        except Fault as fault:
-            self.fault(name, "", str(fault), "the records of the protocol")
+            with open(part, "x", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            os.replace(part, path)
+        except OSError as error:
+            self.totals[name] = f"not written: {error.strerror}"
 
     def compare_chart(self, name, expected):
         """Check the points or bars that a chart shows; see in_pixels."""
@@ -364,8 +385,15 @@ KVLAB = Experiment(
      "cpu_cliff.json", "measured.json", "rules.json"),
     ("cliff.svg", "cpu-cliff.svg", "ttft.svg"))
 
-EVIDENCE = {"kvlab": KVLAB}
-KINDS = (KVLAB,)
+CACHE_RUN = Experiment(
+    audit_cache_run, ("results.json", "arrays.npz", "manifest.json"),
+    optional=("audit.json",))
+CACHE_BUDGET = CACHE_RUN._replace(
+    audit=partial(audit_cache_run, fixed=PUBLISHED),
+    derived=chart_names(*PUBLISHED))
+
+EVIDENCE = {"kvlab": KVLAB, "cache-budget": CACHE_BUDGET}
+KINDS = (KVLAB, CACHE_RUN)
 
 
 def audit_folder(path):
@@ -376,9 +404,11 @@ def audit_folder(path):
     if experiment is None:
         folder.fault("", "files", folder.names(), "the records of an experiment")
         return folder
-    complete = check_names(folder, experiment)
-    if complete:
-        experiment.audit(folder)
+    if check_names(folder, experiment):
+        try:
+            experiment.audit(folder)
+        except Fault as fault:          # of a file that cannot even be read
+            folder.fault("", "", str(fault), "files that can be read")
     return folder
 
 

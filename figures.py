@@ -325,10 +325,55 @@ def sweep_points(sweep):
     return [(int(capacity), count) for capacity, count in sweep.items()]
 
 
+# -- Cache runs ---------------------------------------------------------------
+
+def cache_charts(folder):
+    """Return {file name: SVG} for a run of decoder.py, by its first seed.
+
+    The published run names no policies: its series are the traces.  A run
+    that does has a chart for each trace, with the policies as series.
+    """
+    rows = read_json(folder, "results.json")
+    rows = [row for row in rows if row["seed"] == rows[0]["seed"]]
+    projected = Axis("projected rows of 12 requests")
+    if "policy" not in rows[0]:
+        return {"projected-rows.svg": budget_bars(
+                    "Projected rows by budget (counted)", projected, rows, "trace",
+                    lambda row: row["projected_rows"]),
+                "evictions.svg": budget_bars(
+                    "Evictions by budget (counted)", Axis("evictions"), rows,
+                    "trace", evictions)}
+    return {f"projected-rows-{trace}.svg": budget_bars(
+                f"Projected rows by budget, {trace} (counted)", projected,
+                [row for row in rows if row["trace"] == trace], "policy",
+                lambda row: row["projected_rows"])
+            for trace in distinct(rows, "trace")}
+
+
+def evictions(row):
+    return sum(event["type"] == "evict" for event in row["events"])
+
+
+def budget_bars(title, axis, rows, name, count):
+    """Return bars of the sum of `count` for every budget and value of `name`."""
+    sums = {}
+    for row in rows:
+        series = sums.setdefault(row[name], {})
+        series[row["budget"]] = series.get(row["budget"], 0) + count(row)
+    groups = [f"{budget / 1024:g} KiB" for budget in distinct(rows, "budget")]
+    return bar_chart(title, axis, groups,
+                     {series: list(by_budget.values())
+                      for series, by_budget in sums.items()})
+
+
+def distinct(rows, name):
+    return list(dict.fromkeys(row[name] for row in rows))
+
+
 # -- Redrawing ----------------------------------------------------------------
 
 # A run folder is known by a file that only its kind of experiment writes.
-CHARTS = (("cpu_cliff.json", kvlab_charts),)
+CHARTS = (("cpu_cliff.json", kvlab_charts), ("results.json", cache_charts))
 
 
 def redraw(folder: str) -> list:

@@ -1,0 +1,401 @@
+"""The audit of cache runs: what decoder.py writes, derived anew.
+
+`audit_cache_run(folder)` checks a run folder with results.json, arrays.npz
+and manifest.json.  Requests and scopes come from the protocol, every hit,
+event and byte from the list model of oracle.py, and every state from seed and
+tokens by the decoder below, which shares nothing with the one that it checks.
+
+Array differences under 1e-12 cannot be told from another BLAS kernel: they
+are counted (`bit_exact`), not judged.
+"""
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from functools import lru_cache
+
+import numpy as np
+
+import oracle
+
+__all__ = ["PUBLISHED", "ADMISSION", "audit_cache_run", "chart_names"]
+
+HOME = os.path.dirname(os.path.abspath(__file__))
+SOURCES = ("attention.py", "decoder.py", "records.py")
+TOLERANCE = 1e-12
+HIDDEN, LAYERS, VOCABULARY, STRIDE, REQUESTS = 16, 2, 32, 4, 12
+TOKEN_BYTES = LAYERS * (HIDDEN * 8 + HIDDEN * 8 + 8)
+SEEDS = [7, 11, 23]
+FIRST, SECOND = [1, 2, 3, 4, 5, 6, 7, 8], [13, 14, 15, 16, 17, 18, 19, 20]
+TRACES = ["hot-prefix", "alternating-branches", "three-scopes", "hot-and-cold"]
+
+# Runs whose protocol is fixed by the folder that holds them.
+PUBLISHED = ((4096, 8192, 32768), ())
+ADMISSION = ((8192, 12288, 16384), ("none", "all", "longest", "shared"))
+
+
+# -- The protocol -------------------------------------------------------------
+
+def protocol(budgets, policies):
+    """Return what a manifest must say of a run."""
+    return {"seeds": SEEDS, "budgets": list(budgets),
+            "traces": TRACES if policies else TRACES[:3],
+            "policies": list(policies), "requests": REQUESTS, "stride": STRIDE}
+
+
+def request(trace, index):
+    """Return the scope and the tokens of one request."""
+    scope, prefix = "owner", FIRST
+    if trace == "three-scopes":
+        scope = f"owner-{index % 3}"
+    elif trace == "alternating-branches" and index % 2 == 1:
+        prefix = SECOND
+    elif trace == "hot-and-cold" and index % 2 == 1:
+        prefix = [13 + index] + FIRST[1:]
+    return scope, prefix + [21, 22, 23, 24 + index % 6]
+
+
+@lru_cache(maxsize=8)
+def expected_records(budgets, policies):
+    """Return all records in order, without their errors; leave them unchanged."""
+    rows = []
+    for seed in SEEDS:
+        for budget in budgets:
+            for trace in TRACES if policies else TRACES[:3]:
+                for policy in policies or [None]:
+                    rows += expected_trace(seed, budget, trace, policy)
+    return rows
+
+
+def expected_trace(seed, budget, trace, policy):
+    cache = oracle.ListPrefixCache(budget, STRIDE, policy or "all", TOKEN_BYTES)
+    labels = {"seed": seed, "budget": budget, "trace": trace}
+    if policy:
+        labels["policy"] = policy
+    rows = []
+    for index in range(REQUESTS):
+        scope, tokens = request(trace, index)
+        hit, copied, resident, events = cache.query(seed, scope, tokens)
+        rows.append({
+            "key": "_".join(str(part) for part in [*labels.values(), index]),
+            **labels, "index": index, "scope": scope, "tokens": tokens,
+            "hit_tokens": hit, "full_projected_rows": rows_projected(len(tokens)),
+            "projected_rows": rows_projected(len(tokens) - hit),
+            "resident_bytes": resident, "copied_bytes": copied,
+            "max_abs_error": None, "events": events})
+    return rows
+
+
+def rows_projected(tokens):
+    return LAYERS * 3 * tokens
+
+
+# -- The model ----------------------------------------------------------------
+
+@lru_cache(maxsize=None)
+def model(seed):
+    rng = np.random.default_rng(seed)
+    embedding = rng.normal(0, 0.3, (VOCABULARY, HIDDEN))
+    return embedding, [[rng.normal(0, 0.25, (HIDDEN, HIDDEN)) for _ in "qkv"]
+                       for _ in range(LAYERS)]
+
+
+@lru_cache(maxsize=None)
+def states(seed, tokens, ends):
+    """Return the states [T, D] of `tokens`, computed in pieces up to `ends`."""
+    embedding, weights = model(seed)
+    kept = [(np.empty((0, HIDDEN)), np.empty((0, HIDDEN))) for _ in weights]
+    pieces, start = [], 0
+    for end in ends:
+        x = embedding[list(tokens[start:end])] + encoding(start, end)
+        past = np.tri(end - start, end, start, dtype=bool)
+        for layer, (wq, wk, wv) in enumerate(weights):
+            k = np.vstack([kept[layer][0], x @ wk])
+            v = np.vstack([kept[layer][1], x @ wv])
+            kept[layer] = k, v
+            scores = np.where(past, (x @ wq) @ k.T / HIDDEN ** 0.5, -np.inf)
+            x = np.tanh(x + softmax(scores) @ v)
+        pieces.append(x)
+        start = end
+    return np.vstack(pieces)
+
+
+def softmax(scores):
+    powers = np.exp(scores - scores.max(axis=1)[:, None])
+    return powers / powers.sum(axis=1)[:, None]
+
+
+def encoding(start, end):
+    """Return the sinusoidal encoding [end - start, D] of absolute positions."""
+    even = np.arange(0, HIDDEN, 2)
+    angles = np.arange(start, end)[:, None] / 10000 ** (even / HIDDEN)
+    table = np.zeros((end - start, HIDDEN))
+    table[:, even], table[:, even + 1] = np.sin(angles), np.cos(angles)
+    return table
+
+
+def expected_arrays(row):
+    """Return the states after the hit: in full, and by way of the cache."""
+    tokens, hit = tuple(row["tokens"]), row["hit_tokens"]
+    count = len(tokens)
+    if row.get("policy", "all") == "all":
+        ends = (*range(STRIDE, count, STRIDE), count)
+    else:
+        ends = (hit, count) if hit else (count,)
+    return {"full": states(row["seed"], tokens, (count,))[hit:],
+            "cached": states(row["seed"], tokens, ends)[hit:]}
+
+
+# -- The archive --------------------------------------------------------------
+
+def read_archive(data):
+    """Return ({name: array or what is wrong with it}, faults of the container)."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            faults = container_faults(archive, members)
+            names = [member.filename for member in members]
+            if len(set(names)) < len(names):
+                return {}, faults
+            return {name: read_member(archive, name) for name in names}, faults
+    except (zipfile.BadZipFile, OSError, ValueError, EOFError) as error:
+        return {}, [("container", f"is no archive: {error}", "an archive of arrays")]
+
+
+def container_faults(archive, members):
+    """Check that the container is as np.savez leaves it, and hides nothing."""
+    names = [member.filename for member in members]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    faults = [(name, "stands twice", "every array once") for name in twice]
+    if archive.comment:
+        faults.append(("container", "has a comment", "none"))
+    for member in members:
+        form = (member.compress_type, member.date_time, member.comment,
+                member.flag_bits & 1)
+        if form != (zipfile.ZIP_STORED, (1980, 1, 1, 0, 0, 0), b"", 0):
+            faults.append((member.filename, "container differs: " + repr(form),
+                           "stored plainly, dated 1980-01-01"))
+    return faults
+
+
+def read_member(archive, name):
+    try:
+        # A member is stored as it is, so its size is the file's at most.
+        if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+            return "is compressed"
+        stream = io.BytesIO(archive.read(name))
+        array = np.lib.format.read_array(stream, allow_pickle=False)
+        return array if not stream.read(1) else "has bytes after the array"
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, RuntimeError,
+            MemoryError, NotImplementedError, SyntaxError) as error:
+        return f"is no array: {error}"
+
+
+def array_fault(found, expected):
+    """Return None or (found, expected) for one array."""
+    if isinstance(found, str):
+        return found, described(expected)
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return described(found), described(expected)
+    apart = np.abs(found - expected)
+    if not (apart <= TOLERANCE).all():      # NaN is not <= anything
+        worst = np.unravel_index(np.argmax(np.where(np.isnan(apart), np.inf, apart)),
+                                 apart.shape)
+        return (f"{found[worst]!r} at {list(map(int, worst))}",
+                f"{expected[worst]!r} within {TOLERANCE}")
+    return None
+
+
+def described(array):
+    return f"{array.dtype} {list(array.shape)}"
+
+
+# -- The audit ----------------------------------------------------------------
+
+def audit_cache_run(folder, fixed=None):
+    """Audit one cache run; `fixed` is (budgets, policies), or the manifest says."""
+    manifest = folder.read_json("manifest.json")
+    results = folder.read_json("results.json")
+    budgets, policies = fixed or declared_protocol(folder, manifest)
+    expected = expected_records(budgets, policies)
+    arrays, faults = read_archive(folder.bytes("arrays.npz"))
+    for fault in faults:
+        folder.fault("arrays.npz", *fault)
+    bit_exact = check_arrays(folder, arrays, expected)
+    check_results(folder, results, expected, arrays)
+    check_manifest(folder, manifest, protocol(budgets, policies))
+    folder.totals = {"requests": len(expected), "arrays": 2 * len(expected),
+                     "bit_exact": f"{bit_exact} of {2 * len(expected)}",
+                     "max_abs_error": largest_error(results)}
+    check_totals(folder, results)
+    for name, bars in expected_charts(expected).items():
+        if folder.has(name):
+            folder.compare_chart(name, {"bars": bars})
+
+
+def declared_protocol(folder, manifest):
+    """Return the (budgets, policies) that a manifest declares, if it may."""
+    said = manifest.get("protocol") if isinstance(manifest, dict) else None
+    budgets, policies = ((said.get("budgets"), said.get("policies"))
+                         if isinstance(said, dict) else (None, None))
+    if (is_list(budgets, lambda value: type(value) is int and 0 <= value < 2 ** 40)
+            and is_list(policies, lambda value: value in ADMISSION[1])
+            and budgets and len(budgets) <= 64):
+        return tuple(budgets), tuple(policies)
+    folder.fault("manifest.json", "protocol", said, protocol(*PUBLISHED))
+    return PUBLISHED
+
+
+def is_list(values, allowed):
+    return (type(values) is list and all(map(allowed, values))
+            and len({repr(value) for value in values}) == len(values))
+
+
+def check_arrays(folder, arrays, expected):
+    """Compare the archive with the states; return how many are bit for bit."""
+    names = [f"{row['key']}_{kind}.npy" for row in expected
+             for kind in ("full", "cached")]
+    for name in sorted(set(names) - set(arrays)):
+        folder.fault("arrays.npz", name, "missing", "an array")
+    for name in sorted(set(arrays) - set(names)):
+        folder.fault("arrays.npz", name, "unknown array", "only the run's arrays")
+    if set(names) == set(arrays) and names != list(arrays):
+        folder.fault("arrays.npz", "container", "another order of members",
+                     "the order of results.json")
+    bit_exact = 0
+    for row in expected:
+        for kind, exact in expected_arrays(row).items():
+            found = arrays.get(f"{row['key']}_{kind}.npy")
+            if found is None:
+                continue
+            fault = array_fault(found, exact)
+            if fault:
+                folder.fault("arrays.npz", f"{row['key']}_{kind}", *fault)
+            elif found.tobytes() == exact.tobytes():
+                bit_exact += 1
+    return bit_exact
+
+
+def check_results(folder, results, expected, arrays):
+    """Compare every record; an error is the one between the archive's arrays."""
+    if type(results) is not list:
+        folder.fault("results.json", "", type(results).__name__, "a list of records")
+        return
+    if len(results) != len(expected):
+        folder.fault("results.json", "length", len(results), len(expected))
+    for found, row in zip(results, expected):
+        row = {**row, "max_abs_error": archived_error(arrays, row["key"])}
+        folder.same("results.json", found, row, row["key"])
+
+
+def archived_error(arrays, key):
+    full, cached = (arrays.get(f"{key}_{kind}.npy") for kind in ("full", "cached"))
+    try:
+        return float(np.max(np.abs(cached - full)))
+    except (TypeError, ValueError):
+        return None
+
+
+def check_manifest(folder, found, said):
+    """Check protocol, sources and files; the environment is a declaration."""
+    environment = found.get("environment") if isinstance(found, dict) else None
+    if not (isinstance(environment, dict)
+            and all(type(environment.get(name)) is str
+                    for name in ("python", "platform", "numpy"))):
+        folder.fault("manifest.json", "environment", environment,
+                     "python, platform and numpy, each a string")
+    expected = {"protocol": said, "environment": environment,
+                "sources": {name: source_sha256(name) for name in SOURCES},
+                "files": {name: folder.sha256(name)
+                          for name in ("arrays.npz", "results.json")}}
+    arrays_differ = any(fault["file"].endswith("arrays.npz")
+                        for fault in folder.faults)
+    archive = found.get("files", {}) if isinstance(found, dict) else {}
+    if isinstance(archive, dict) and archive.get("arrays.npz") != \
+            expected["files"]["arrays.npz"]:
+        folder.fault("arrays.npz", "sha256", "the arrays differ" if arrays_differ
+                     else "the arrays are equal, their container differs",
+                     "the archive that the manifest names")
+    folder.same("manifest.json", found, expected)
+
+
+def source_sha256(name):
+    with open(os.path.join(HOME, name), "rb") as file:
+        text = file.read().replace(b"\r\n", b"\n")
+    return hashlib.sha256(text).hexdigest()
+
+
+# -- Charts -------------------------------------------------------------------
+
+def chart_names(budgets, policies):
+    """Return the names of the charts that belong to a run."""
+    return tuple(expected_charts(expected_records(budgets, policies)))
+
+
+def expected_charts(expected):
+    """Return {file name: heights of the bars}, of the first seed's records."""
+    rows = [row for row in expected if row["seed"] == SEEDS[0]]
+    traces = [trace for trace in TRACES if any(row["trace"] == trace for row in rows)]
+    if "policy" not in rows[0]:
+        return {"projected-rows.svg": bars(rows, "trace", traces, "projected_rows"),
+                "evictions.svg": bars(rows, "trace", traces, "evictions")}
+    policies = list(dict.fromkeys(row["policy"] for row in rows))
+    return {f"projected-rows-{trace}.svg": bars(
+                [row for row in rows if row["trace"] == trace], "policy", policies,
+                "projected_rows") for trace in traces}
+
+
+def bars(rows, name, series, count):
+    """Return the sums of `count`, budget by budget and series by series."""
+    heights = []
+    for budget in dict.fromkeys(row["budget"] for row in rows):
+        for value in series:
+            chosen = [row for row in rows
+                      if row["budget"] == budget and row[name] == value]
+            heights.append(sum(
+                row[count] if count in row else
+                [event["type"] for event in row["events"]].count("evict")
+                for row in chosen))
+    return heights
+
+
+# -- Totals -------------------------------------------------------------------
+
+def largest_error(results):
+    try:
+        return max(row["max_abs_error"] for row in results)
+    except (TypeError, KeyError, ValueError):
+        return None
+
+
+def check_totals(folder, results):
+    """Compare audit.json, or write it where all holds and there is none."""
+    if folder.faults:
+        return
+    totals = trace_totals(results)
+    if folder.has("audit.json"):
+        folder.compare_json("audit.json", totals)
+        return
+    rows = ",\n".join(json.dumps(row) for row in totals)
+    folder.write("audit.json", "[\n" + rows + "\n]\n")
+
+
+def trace_totals(results):
+    """Return the totals of every trace, in the order of the run."""
+    totals = []
+    for start in range(0, len(results), REQUESTS):
+        rows = results[start:start + REQUESTS]
+        labels = {name: rows[0][name] for name in ("seed", "budget", "trace", "policy")
+                  if name in rows[0]}
+        totals.append({
+            **labels, "requests": len(rows),
+            "hits": sum(row["hit_tokens"] > 0 for row in rows),
+            "full_projected_rows": sum(row["full_projected_rows"] for row in rows),
+            "projected_rows": sum(row["projected_rows"] for row in rows),
+            "evictions": sum(event["type"] == "evict" for row in rows
+                             for event in row["events"]),
+            "copied_bytes": sum(row["copied_bytes"] for row in rows),
+            "max_abs_error": max(row["max_abs_error"] for row in rows)})
+    return totals
