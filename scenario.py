@@ -6,11 +6,11 @@ How often is a document still in the cache when it is read again?
     python3 scenario.py --cpu 56000 --passes fwd,fwd,rev
     python3 scenario.py --passes fwd,fwd --sweep-gpu 50109,50110
 
-Documents 0, 1, 2, ... have one size, or those of --sizes.  `fwd` reads them from the first to
-the last, `rev` from the last to the first, and one cache lives through all
-passes.  The output is one JSON object: the counts of every pass or, with a
-sweep, one count of the last pass for each capacity: hits in either tier for
---sweep-gpu, misses for --sweep-cpu.
+Documents 0, 1, 2, ... have one size, or those of --sizes.  `fwd` reads them
+from the first to the last, `rev` from the last to the first, and one cache
+lives through all passes.  The output is one JSON object: the counts of every
+pass or, with a sweep, one count of the last pass for each capacity: hits in
+either tier for --sweep-gpu, misses for --sweep-cpu.
 
 Everything here is simulated: the answer counts hits and measures nothing.
 """

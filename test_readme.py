@@ -85,5 +85,33 @@ class TestTwoTierChapter(unittest.TestCase):
         self.assertEqual(table("| pass | baseline p50"), rows)
 
 
+class TestCacheBudgetChapter(unittest.TestCase):
+
+    def test_table_of_the_nine_rows(self):
+        rows = evidence_json("cache-budget", "audit.json")
+        for seed in (7, 11, 23):
+            self.assertEqual(table("| budget | trace | hits of 12 | projected"), [
+                [f"{row['budget'] // 1024} KiB", row["trace"], str(row["hits"]),
+                 str(row["projected_rows"]), str(row["evictions"]),
+                 f"{row['copied_bytes']:,}"] for row in rows if row["seed"] == seed])
+
+    def test_largest_error(self):
+        rows = evidence_json("cache-budget", "audit.json")
+        largest = max(row["max_abs_error"] for row in rows)
+        self.assertIn(f"the largest difference is {largest!r}, the published", README)
+
+    def test_derivations(self):
+        rows = evidence_json("cache-budget", "results.json")
+        sizes = {len(event["prefix"]): event["bytes"] for row in rows
+                 for event in row["events"]}
+        for text, value in (("2,112", sizes[4]), ("4,224", sizes[8]),
+                            ("6,336", sizes[4] + sizes[8]),
+                            ("12,672", 2 * (sizes[4] + sizes[8])),
+                            ("72 + 11 x 24 = 336", 336), ("12 x 72 = 864", 864)):
+            self.assertIn(text, README)
+            self.assertEqual(int(text.replace(",", "").split("=")[-1]), value)
+        self.assertEqual({row["full_projected_rows"] for row in rows}, {72})
+
+
 if __name__ == "__main__":
     unittest.main()
