@@ -10,7 +10,9 @@ record, the value found and the value expected.  Exit status 0 says that all
 holds, 1 that something does not.
 
 A complete `evidence` has the folders and files listed below, no more and no
-less.  A folder by another name is audited by what it holds.
+less.  A folder by another name is audited by what it holds.  Where all holds
+of a cache run, its totals are written beside it as audit.json, if there is
+none; one that is there must agree.
 
 The audit can tell what follows from the protocol from what does not.  It
 cannot tell whether a clock, a machine or a version was as declared; the
@@ -18,6 +20,7 @@ report says so under "limits".
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import math
@@ -29,7 +32,7 @@ from typing import Callable, NamedTuple
 from xml.etree import ElementTree
 
 import oracle
-from audit_cache import PUBLISHED, audit_cache_run, chart_names
+from audit_cache import ADMISSION, PUBLISHED, audit_cache_run, chart_names
 
 __all__ = ["Folder", "audit_tree", "main"]
 
@@ -38,6 +41,8 @@ HOME = os.path.dirname(os.path.abspath(__file__))
 LIMITS = [
     "environment strings and timings are declarations: summaries are bound "
     "to raw records and raw records to their hash, no more",
+    "array differences under 1e-12 cannot be told from another BLAS: they are "
+    "counted (bit_exact), not judged",
     "charts are read back point by point and bar by bar; their titles, "
     "colours and legends are not judged",
 ]
@@ -46,7 +51,11 @@ LIMITS = [
 # -- Reading strictly ---------------------------------------------------------
 
 class Fault(Exception):
-    """A file that cannot be read as evidence; the message says why."""
+    """A file `name` that cannot be read as evidence, and why."""
+
+    def __init__(self, name, why):
+        super().__init__(why)
+        self.name = name
 
 
 def strict_json(text):
@@ -105,6 +114,9 @@ class Folder:
                             "record": record, "found": found,
                             "expected": expected})
 
+    def unreadable(self, fault):
+        self.fault(fault.name, "", str(fault), "a file of this experiment")
+
     def same(self, file, found, expected, where=""):
         """Compare strictly; record every difference as a fault."""
         for fault in differences(found, expected, where):
@@ -121,59 +133,54 @@ class Folder:
         path = os.path.join(self.path, name)
         try:
             if not stat.S_ISREG(os.lstat(path).st_mode):
-                raise Fault("is no regular file")
+                raise Fault(name, "is no regular file")
             with open(path, "rb") as file:
                 return file.read()
         except OSError as error:
-            raise Fault(error.strerror) from None
+            raise Fault(name, error.strerror) from None
 
     def text(self, name):
         try:
             return self.bytes(name).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Fault(f"is not UTF-8: {error}") from None
+            raise Fault(name, f"is not UTF-8: {error}") from None
 
     def json(self, name):
         try:
             return strict_json(self.text(name))
         except (ValueError, RecursionError) as error:
-            raise Fault(f"is not strict JSON: {error}") from None
-
-    def read_json(self, name):
-        """Return the strict JSON of a file; None, and a fault, where it is not."""
-        try:
-            return self.json(name)
-        except Fault as fault:
-            self.fault(name, "", str(fault), "the records of the protocol")
-            return None
+            raise Fault(name, f"is not strict JSON: {error}") from None
 
     def sha256(self, name):
         return hashlib.sha256(self.bytes(name)).hexdigest()
 
     def compare_json(self, name, expected):
         """Check that the file `name` holds exactly `expected`."""
-        before = len(self.faults)
-        found = self.read_json(name)
-        if len(self.faults) == before:
-            self.same(name, found, expected)
+        try:
+            self.same(name, self.json(name), expected)
+        except Fault as fault:
+            self.unreadable(fault)
 
     def write(self, name, text):
-        """Write a file of the audit's own, whole or, where it may not, not at all."""
+        """Write a file of the audit's own; say on stderr where it may not."""
         path = os.path.join(self.path, name)
-        part = f"{path}-{os.getpid()}"
+        part = os.path.join(self.path, f".{name}-{os.urandom(4).hex()}")
         try:
             with open(part, "x", encoding="utf-8", newline="\n") as file:
                 file.write(text)
             os.replace(part, path)
         except OSError as error:
-            self.totals[name] = f"not written: {error.strerror}"
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+            print(f"audit.py: {path}: not written: {error.strerror}",
+                  file=sys.stderr)
 
     def compare_chart(self, name, expected):
         """Check the points or bars that a chart shows; see in_pixels."""
         try:
-            self.same(name, *in_pixels(self.text(name), expected))
+            self.same(name, *in_pixels(name, self.text(name), expected))
         except Fault as fault:
-            self.fault(name, "", str(fault), "a chart of the evidence")
+            self.unreadable(fault)
 
 
 # -- Charts -------------------------------------------------------------------
@@ -181,16 +188,16 @@ class Folder:
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def in_pixels(svg, expected):
+def in_pixels(name, svg, expected):
     """Return what a chart shows and what it should show, both in pixels.
 
     `expected` is {series: [(x, y), ...]} for lines and {"bars": [value, ...]}
     for bars, group by group.  The ticks give the scale of each axis, so a
     point is checked against the numbers that a reader would read off.
     """
-    if "<!" in svg:
-        raise Fault("declares entities or hides text in comments")
     try:
+        if "<!" in svg:
+            raise ValueError("declares entities or hides text in comments")
         root = ElementTree.fromstring(svg)
         refuse_loose_numbers(root)
         if "bars" in expected:
@@ -198,7 +205,7 @@ def in_pixels(svg, expected):
         return drawn_lines(root, expected)
     except (ElementTree.ParseError, ValueError, KeyError, TypeError,
             IndexError, AttributeError, ZeroDivisionError) as error:
-        raise Fault(f"cannot be read as a chart: {error!r}") from None
+        raise Fault(name, f"cannot be read as a chart: {error!r}") from None
 
 
 def refuse_loose_numbers(root):
@@ -206,7 +213,7 @@ def refuse_loose_numbers(root):
     for mark in root.iter(SVG + "text"):
         if mark.text.replace(",", "").replace(".", "").isdigit() and \
                 mark.get("class") not in ("tick-x", "tick-y", "value"):
-            raise Fault(f"shows {mark.text}, which is no tick and no value")
+            raise ValueError(f"{mark.text} is no tick and no value")
 
 
 def tick_scale(root, axis):
@@ -225,11 +232,12 @@ def tick_scale(root, axis):
                 return lambda value: start + slope * (through(value) - first)
         except ValueError:              # the logarithm of a tick at 0
             continue
-    raise Fault(f"the ticks of axis {axis} are neither linear nor logarithmic")
+    raise ValueError(f"the ticks of {axis} are neither linear nor logarithmic")
 
 
 def near(found, exact):
-    """Return `exact` as drawn when `found` lies within the rounding of it."""
+    """Return `found` where the rounding of a drawing alone separates it from
+    `exact`, so that the two compare equal; else `exact`, rounded."""
     return found if abs(found - exact) < 0.02 else round(exact, 2)
 
 
@@ -388,11 +396,16 @@ KVLAB = Experiment(
 CACHE_RUN = Experiment(
     audit_cache_run, ("results.json", "arrays.npz", "manifest.json"),
     optional=("audit.json",))
-CACHE_BUDGET = CACHE_RUN._replace(
-    audit=partial(audit_cache_run, fixed=PUBLISHED),
-    derived=chart_names(*PUBLISHED))
 
-EVIDENCE = {"kvlab": KVLAB, "cache-budget": CACHE_BUDGET}
+
+def fixed_run(protocol):
+    """Return the Experiment of a folder whose run is fixed beforehand."""
+    return CACHE_RUN._replace(audit=partial(audit_cache_run, fixed=protocol),
+                              derived=chart_names(*protocol))
+
+
+EVIDENCE = {"kvlab": KVLAB, "cache-budget": fixed_run(PUBLISHED),
+            "cache-admission": fixed_run(ADMISSION)}
 KINDS = (KVLAB, CACHE_RUN)
 
 
@@ -407,8 +420,8 @@ def audit_folder(path):
     if check_names(folder, experiment):
         try:
             experiment.audit(folder)
-        except Fault as fault:          # of a file that cannot even be read
-            folder.fault("", "", str(fault), "files that can be read")
+        except Fault as fault:
+            folder.unreadable(fault)
     return folder
 
 
@@ -433,19 +446,20 @@ def check_names(folder, experiment):
     return all(map(folder.has, experiment.records))
 
 
-def audit_tree(path):
+def audit_tree(path: str) -> dict:
     """Audit `path`, a run folder or a tree of them; return {name: Folder}."""
-    entries = sorted(os.scandir(path), key=lambda entry: entry.name)
-    if any(entry.is_file(follow_symlinks=False) for entry in entries):
+    names = set(os.listdir(path))
+    if not names & set(EVIDENCE) and kind_of(Folder(path, known=False)):
         return {os.path.basename(os.path.abspath(path)): audit_folder(path)}
     folders = {}
-    for name in sorted(set(EVIDENCE) | {entry.name for entry in entries}):
+    for name in sorted(names | set(EVIDENCE)):
         place = os.path.join(path, name)
         if os.path.isdir(place) and not os.path.islink(place):
             folders[name] = audit_folder(place)
         else:
             folders[name] = Folder(place, known=True)
-            folders[name].fault("", "", "missing or no folder", "a run folder")
+            found = "no folder" if name in names else "missing"
+            folders[name].fault("", "", found, "a run folder")
     return folders
 
 
@@ -460,7 +474,7 @@ def report(folders):
     return json.dumps(whole, indent=1) + "\n"
 
 
-def main(argv=None):
+def main(argv=None) -> int:
     parser = argparse.ArgumentParser(
         description="Check evidence by deriving every claim anew.",
         allow_abbrev=False)
@@ -471,8 +485,23 @@ def main(argv=None):
     except OSError as error:
         print(f"audit.py: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
-    sys.stdout.write(report(folders))
-    return 1 if any(folder.faults for folder in folders.values()) else 0
+    holds = not any(folder.faults for folder in folders.values())
+    return emit(report(folders)) or (0 if holds else 1)
+
+
+def emit(text):
+    """Write `text` to stdout; return the exit status."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return 0
+    except OSError as error:
+        # What is still buffered must not fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):      # as in `... | head`
+            return 0
+        print(f"audit.py: stdout: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

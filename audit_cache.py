@@ -1,6 +1,6 @@
 """The audit of cache runs: what decoder.py writes, derived anew.
 
-`audit_cache_run(folder)` checks a run folder with results.json, arrays.npz
+`audit_cache_run(folder)` checks an audit.Folder with results.json, arrays.npz
 and manifest.json.  Requests and scopes come from the protocol, every hit,
 event and byte from the list model of oracle.py, and every state from seed and
 tokens by the decoder below, which shares nothing with the one that it checks.
@@ -15,6 +15,7 @@ import json
 import os
 import zipfile
 from functools import lru_cache
+from typing import Optional
 
 import numpy as np
 
@@ -25,11 +26,13 @@ __all__ = ["PUBLISHED", "ADMISSION", "audit_cache_run", "chart_names"]
 HOME = os.path.dirname(os.path.abspath(__file__))
 SOURCES = ("attention.py", "decoder.py", "records.py")
 TOLERANCE = 1e-12
+LARGEST_MEMBER = 1 << 20    # bytes; what a forged archive may make us read
 HIDDEN, LAYERS, VOCABULARY, STRIDE, REQUESTS = 16, 2, 32, 4, 12
 TOKEN_BYTES = LAYERS * (HIDDEN * 8 + HIDDEN * 8 + 8)
 SEEDS = [7, 11, 23]
 FIRST, SECOND = [1, 2, 3, 4, 5, 6, 7, 8], [13, 14, 15, 16, 17, 18, 19, 20]
-TRACES = ["hot-prefix", "alternating-branches", "three-scopes", "hot-and-cold"]
+PUBLISHED_TRACES = ["hot-prefix", "alternating-branches", "three-scopes"]
+TRACES = PUBLISHED_TRACES + ["hot-and-cold"]
 
 # Runs whose protocol is fixed by the folder that holds them.
 PUBLISHED = ((4096, 8192, 32768), ())
@@ -41,7 +44,7 @@ ADMISSION = ((8192, 12288, 16384), ("none", "all", "longest", "shared"))
 def protocol(budgets, policies):
     """Return what a manifest must say of a run."""
     return {"seeds": SEEDS, "budgets": list(budgets),
-            "traces": TRACES if policies else TRACES[:3],
+            "traces": TRACES if policies else PUBLISHED_TRACES,
             "policies": list(policies), "requests": REQUESTS, "stride": STRIDE}
 
 
@@ -63,7 +66,7 @@ def expected_records(budgets, policies):
     rows = []
     for seed in SEEDS:
         for budget in budgets:
-            for trace in TRACES if policies else TRACES[:3]:
+            for trace in TRACES if policies else PUBLISHED_TRACES:
                 for policy in policies or [None]:
                     rows += expected_trace(seed, budget, trace, policy)
     return rows
@@ -141,6 +144,8 @@ def expected_arrays(row):
     tokens, hit = tuple(row["tokens"]), row["hit_tokens"]
     count = len(tokens)
     if row.get("policy", "all") == "all":
+        # What lies before a hit was computed by an earlier query, in the same
+        # pieces as if there had been none.
         ends = (*range(STRIDE, count, STRIDE), count)
     else:
         ends = (hit, count) if hit else (count,)
@@ -182,9 +187,8 @@ def container_faults(archive, members):
 
 def read_member(archive, name):
     try:
-        # A member is stored as it is, so its size is the file's at most.
-        if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
-            return "is compressed"
+        if archive.getinfo(name).file_size > LARGEST_MEMBER:
+            return f"is larger than {LARGEST_MEMBER} bytes"
         stream = io.BytesIO(archive.read(name))
         array = np.lib.format.read_array(stream, allow_pickle=False)
         return array if not stream.read(1) else "has bytes after the array"
@@ -214,18 +218,17 @@ def described(array):
 
 # -- The audit ----------------------------------------------------------------
 
-def audit_cache_run(folder, fixed=None):
+def audit_cache_run(folder, fixed: Optional[tuple] = None) -> None:
     """Audit one cache run; `fixed` is (budgets, policies), or the manifest says."""
-    manifest = folder.read_json("manifest.json")
-    results = folder.read_json("results.json")
+    manifest, results = folder.json("manifest.json"), folder.json("results.json")
     budgets, policies = fixed or declared_protocol(folder, manifest)
     expected = expected_records(budgets, policies)
     arrays, faults = read_archive(folder.bytes("arrays.npz"))
     for fault in faults:
         folder.fault("arrays.npz", *fault)
-    bit_exact = check_arrays(folder, arrays, expected)
+    bit_exact, equal = check_arrays(folder, arrays, expected)
     check_results(folder, results, expected, arrays)
-    check_manifest(folder, manifest, protocol(budgets, policies))
+    check_manifest(folder, manifest, protocol(budgets, policies), equal)
     folder.totals = {"requests": len(expected), "arrays": 2 * len(expected),
                      "bit_exact": f"{bit_exact} of {2 * len(expected)}",
                      "max_abs_error": largest_error(results)}
@@ -254,16 +257,18 @@ def is_list(values, allowed):
 
 
 def check_arrays(folder, arrays, expected):
-    """Compare the archive with the states; return how many are bit for bit."""
+    """Compare the archive with the states.
+
+    Return how many arrays agree bit for bit, and whether all are equal as far
+    as it can be told.
+    """
+    before = len(folder.faults)
     names = [f"{row['key']}_{kind}.npy" for row in expected
              for kind in ("full", "cached")]
     for name in sorted(set(names) - set(arrays)):
         folder.fault("arrays.npz", name, "missing", "an array")
     for name in sorted(set(arrays) - set(names)):
         folder.fault("arrays.npz", name, "unknown array", "only the run's arrays")
-    if set(names) == set(arrays) and names != list(arrays):
-        folder.fault("arrays.npz", "container", "another order of members",
-                     "the order of results.json")
     bit_exact = 0
     for row in expected:
         for kind, exact in expected_arrays(row).items():
@@ -275,7 +280,11 @@ def check_arrays(folder, arrays, expected):
                 folder.fault("arrays.npz", f"{row['key']}_{kind}", *fault)
             elif found.tobytes() == exact.tobytes():
                 bit_exact += 1
-    return bit_exact
+    equal = len(folder.faults) == before
+    if equal and names != list(arrays):
+        folder.fault("arrays.npz", "container", "another order of members",
+                     "the order of results.json")
+    return bit_exact, equal
 
 
 def check_results(folder, results, expected, arrays):
@@ -298,8 +307,11 @@ def archived_error(arrays, key):
         return None
 
 
-def check_manifest(folder, found, said):
-    """Check protocol, sources and files; the environment is a declaration."""
+def check_manifest(folder, found, said, equal=True):
+    """Check protocol, sources and files; the environment is a declaration.
+
+    `equal` says of the arrays that none differs.
+    """
     environment = found.get("environment") if isinstance(found, dict) else None
     if not (isinstance(environment, dict)
             and all(type(environment.get(name)) is str
@@ -310,14 +322,12 @@ def check_manifest(folder, found, said):
                 "sources": {name: source_sha256(name) for name in SOURCES},
                 "files": {name: folder.sha256(name)
                           for name in ("arrays.npz", "results.json")}}
-    arrays_differ = any(fault["file"].endswith("arrays.npz")
-                        for fault in folder.faults)
-    archive = found.get("files", {}) if isinstance(found, dict) else {}
-    if isinstance(archive, dict) and archive.get("arrays.npz") != \
+    files = found.get("files") if isinstance(found, dict) else None
+    if isinstance(files, dict) and files.get("arrays.npz") != \
             expected["files"]["arrays.npz"]:
-        folder.fault("arrays.npz", "sha256", "the arrays differ" if arrays_differ
-                     else "the arrays are equal, their container differs",
-                     "the archive that the manifest names")
+        folder.fault("arrays.npz", "sha256",
+                     "the arrays are equal, their container differs" if equal
+                     else "the arrays differ", "the archive that the manifest names")
     folder.same("manifest.json", found, expected)
 
 
@@ -329,7 +339,7 @@ def source_sha256(name):
 
 # -- Charts -------------------------------------------------------------------
 
-def chart_names(budgets, policies):
+def chart_names(budgets: tuple, policies: tuple) -> tuple:
     """Return the names of the charts that belong to a run."""
     return tuple(expected_charts(expected_records(budgets, policies)))
 
@@ -339,12 +349,12 @@ def expected_charts(expected):
     rows = [row for row in expected if row["seed"] == SEEDS[0]]
     traces = [trace for trace in TRACES if any(row["trace"] == trace for row in rows)]
     if "policy" not in rows[0]:
-        return {"projected-rows.svg": bars(rows, "trace", traces, "projected_rows"),
-                "evictions.svg": bars(rows, "trace", traces, "evictions")}
+        return {"projected-rows.svg": bars(rows, "trace", traces, projected),
+                "evictions.svg": bars(rows, "trace", traces, evictions)}
     policies = list(dict.fromkeys(row["policy"] for row in rows))
     return {f"projected-rows-{trace}.svg": bars(
                 [row for row in rows if row["trace"] == trace], "policy", policies,
-                "projected_rows") for trace in traces}
+                projected) for trace in traces}
 
 
 def bars(rows, name, series, count):
@@ -354,11 +364,16 @@ def bars(rows, name, series, count):
         for value in series:
             chosen = [row for row in rows
                       if row["budget"] == budget and row[name] == value]
-            heights.append(sum(
-                row[count] if count in row else
-                [event["type"] for event in row["events"]].count("evict")
-                for row in chosen))
+            heights.append(sum(map(count, chosen)))
     return heights
+
+
+def projected(row):
+    return row["projected_rows"]
+
+
+def evictions(row):
+    return sum(event["type"] == "evict" for event in row["events"])
 
 
 # -- Totals -------------------------------------------------------------------
@@ -394,8 +409,7 @@ def trace_totals(results):
             "hits": sum(row["hit_tokens"] > 0 for row in rows),
             "full_projected_rows": sum(row["full_projected_rows"] for row in rows),
             "projected_rows": sum(row["projected_rows"] for row in rows),
-            "evictions": sum(event["type"] == "evict" for row in rows
-                             for event in row["events"]),
+            "evictions": sum(map(evictions, rows)),
             "copied_bytes": sum(row["copied_bytes"] for row in rows),
             "max_abs_error": max(row["max_abs_error"] for row in rows)})
     return totals

@@ -19,6 +19,7 @@ and the budget bounds what is stored, not what the process needs.
 import argparse
 import hashlib
 import io
+import itertools
 import operator
 import os
 import sys
@@ -30,7 +31,8 @@ import numpy as np
 import records
 from attention import attention_step
 
-__all__ = ["Decoder", "Layer", "PrefixCache", "checkpoint_bytes", "run", "main"]
+__all__ = ["Decoder", "Layer", "PrefixCache", "Protocol", "checkpoint_bytes",
+           "run", "main"]
 
 # T tokens of a request, n tokens of a prefix, D hidden size, L layers
 
@@ -71,6 +73,7 @@ class Decoder:
 
     def __init__(self, seed: int, hidden: int = 16, layers: int = 2,
                  vocabulary: int = 32):
+        whole("seed", seed, least=0)
         whole("hidden", hidden, least=2)
         whole("layers", layers, least=1)
         whole("vocabulary", vocabulary, least=1)
@@ -84,7 +87,7 @@ class Decoder:
             for _ in range(layers))
         self._signature = signature(self._embedding, self._weights)
         columns = np.arange(0, hidden, 2)
-        self._wavelengths = 10000 ** (columns / hidden)     # [D / 2]
+        self._divisors = 10000 ** (columns / hidden)        # [D / 2]
 
     embedding = property(lambda self: self._embedding)
     weights = property(lambda self: self._weights)
@@ -94,8 +97,9 @@ class Decoder:
         """Compute `tokens` [T] after `checkpoint`, or from nothing.
 
         Return (states [T, D] float64, checkpoint of all tokens so far).
-        Neither argument is changed.  Raise ValueError or TypeError for
-        tokens that are no non-empty list of ids in the vocabulary.
+        Neither argument is changed.  The checkpoint must be one of this model;
+        that is not checked.  Raise ValueError or TypeError for tokens that are
+        no non-empty list of ids in the vocabulary.
         """
         tokens = self.token_ids(tokens)
         start = 0 if checkpoint is None else len(checkpoint[0].positions)
@@ -114,38 +118,43 @@ class Decoder:
 
     def _positional(self, positions):
         """[T] -> [T, D]: sine in even columns, cosine in odd ones."""
-        angles = positions[:, None] / self._wavelengths             # [T, D / 2]
-        encoding = np.empty((len(positions), 2 * len(self._wavelengths)))
+        angles = positions[:, None] / self._divisors                # [T, D / 2]
+        encoding = np.empty((len(positions), 2 * len(self._divisors)))
         encoding[:, 0::2] = np.sin(angles)
         encoding[:, 1::2] = np.cos(angles)
         return encoding
 
     def token_ids(self, tokens) -> np.ndarray:
         """Return `tokens` as an int64 array [T]; raise as `extend` does."""
-        try:
-            ids = tokens if isinstance(tokens, np.ndarray) else np.array(
-                [index_of(token) for token in tokens], dtype=np.int64)
-            if ids.ndim != 1 or ids.dtype.kind not in "iu":
-                raise TypeError
-        except TypeError:
-            raise TypeError("tokens must be a flat list of whole numbers, got "
-                            f"{tokens!r}") from None
-        except OverflowError:
-            ids = np.array([-1])
-        if not len(ids) or ids.min() < 0 or ids.max() >= len(self.embedding):
+        ids = whole_numbers(tokens)
+        if not len(ids) or min(ids) < 0 or max(ids) >= len(self.embedding):
             raise ValueError("tokens must be one or more ids from 0 to "
-                             f"{len(self.embedding) - 1}, got {tokens!r}")
-        return ids.astype(np.int64)
+                             f"{len(self.embedding) - 1}, got {shown(tokens)}")
+        return np.array(ids, dtype=np.int64)
 
     def projected_rows(self, tokens: int) -> int:
         """Return how many rows of Q, K and V `tokens` new tokens cost."""
         return 3 * len(self.weights) * tokens
 
 
-def index_of(token):
-    if isinstance(token, (bool, np.bool_)):
-        raise TypeError
-    return operator.index(token)
+def whole_numbers(tokens):
+    """Return a flat list of whole numbers as Python ints, or raise TypeError."""
+    if isinstance(tokens, np.ndarray) and tokens.dtype.kind in "iu":
+        tokens = tokens.tolist()
+    # operator.index takes True for 1, and nothing else that is no whole number.
+    try:
+        if not any(isinstance(token, (bool, np.bool_)) for token in tokens):
+            return [operator.index(token) for token in tokens]
+    except TypeError:
+        pass
+    raise TypeError("tokens must be a flat list of whole numbers, "
+                    f"got {shown(tokens)}")
+
+
+def shown(value):
+    """Return `value` on one line, cut to what fits into an error message."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def frozen(array):
@@ -185,22 +194,22 @@ class Policy(NamedTuple):
 
 
 # `all` computes in pieces because the published run did: it fixes the last bits.
-POLICIES = {"none": Policy(slice(0)),
+POLICIES = {"none": Policy(slice(0, 0)),
             "all": Policy(slice(None), in_pieces=True),
             "longest": Policy(slice(-1, None)),
             "shared": Policy(slice(None), linked=True)}
 
 
 class PrefixCache:
-    """Checkpoints of prefixes under a byte budget, least recently used first.
+    """Keep checkpoints of prefixes under a byte budget, in LRU order.
 
     Entries belong to a model signature and a scope and never serve another.
     The sum of the stored arrays' `nbytes`, `resident_bytes`, is never above
     `budget_bytes`.  Whatever is handed out or stored is a copy.
 
-    With linked entries a tail is always older than its head, since whatever
-    touches an entry touches what comes before it afterwards.  So an entry that
-    is found has its whole chain, and eviction takes tails before heads.
+    A touch moves a whole chain to the recent end, its tail first and its head
+    last, so a tail is always older than its head.  So an entry that is found
+    has its whole chain, and eviction takes tails before heads.
     """
 
     def __init__(self, budget_bytes: int, stride: int = 4, policy: str = "all"):
@@ -283,7 +292,9 @@ class PrefixCache:
         if end * token_bytes > self.budget_bytes:
             return [event("skip", key, size)]
         events = []
-        # Evict before storing, so that the budget holds at every moment.
+        # Evict before storing, so that the budget holds at every moment.  The
+        # ancestors were touched last and fit together with this entry, so the
+        # loop ends before it reaches them.
         while self.resident_bytes + size > self.budget_bytes:
             events.append(self._evict_oldest())
         self._entries[key] = rows_of(checkpoint, start, end)
@@ -335,6 +346,9 @@ TRACES = {
     "hot-and-cold": lambda i: ("owner", (13 + i, *HOT[1:]) if i % 2 else HOT)}
 
 
+PUBLISHED_TRACES = ("hot-prefix", "alternating-branches", "three-scopes")
+
+
 def requests(trace):
     """Yield (index, scope, tokens) of the requests of a trace."""
     for index in range(REQUESTS):
@@ -351,19 +365,16 @@ class Protocol(NamedTuple):
     policies: tuple = ()
 
     def traces(self):
-        return list(TRACES) if self.policies else list(TRACES)[:3]
+        return list(TRACES if self.policies else PUBLISHED_TRACES)
 
     def caches(self):
-        """Yield (seed, labels, cache) of every trace of the run."""
-        for seed in SEEDS:
-            for budget in self.budgets:
-                for trace in self.traces():
-                    labels = {"seed": seed, "budget": budget, "trace": trace}
-                    if not self.policies:
-                        yield labels, PrefixCache(budget, STRIDE)
-                    for policy in self.policies:
-                        yield ({**labels, "policy": policy},
-                               PrefixCache(budget, STRIDE, policy))
+        """Yield (labels, cold cache) of every trace of the run."""
+        for seed, budget, trace, policy in itertools.product(
+                SEEDS, self.budgets, self.traces(), self.policies or (None,)):
+            labels = {"seed": seed, "budget": budget, "trace": trace}
+            if policy:
+                labels["policy"] = policy
+            yield labels, PrefixCache(budget, STRIDE, policy or "all")
 
     def description(self):
         return {"seeds": list(SEEDS), "budgets": list(self.budgets),
@@ -371,11 +382,12 @@ class Protocol(NamedTuple):
                 "requests": REQUESTS, "stride": STRIDE}
 
 
-def run(protocol=Protocol(), progress=None):
+def run(protocol: Protocol = Protocol(), progress=None) -> tuple:
     """Answer all requests; return (records, arrays).
 
-    `arrays` maps `{key}_full` and `{key}_cached` to the states after the hit,
-    recomputed in one piece and by way of the cache.
+    `progress.step()` is called after each request.  `arrays` maps
+    `{key}_full` and `{key}_cached` to the states after the hit, recomputed in
+    one piece and by way of the cache.
     """
     decoders = {seed: Decoder(seed) for seed in SEEDS}
     results, arrays = [], {}

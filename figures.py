@@ -45,10 +45,10 @@ class Axis(NamedTuple):
 
 
 class Scale:
-    """The place of values on one axis, from `low` to `high` pixels."""
+    """The place of values on one axis, from the pixel `start` to `end`."""
 
-    def __init__(self, values, log, low, high):
-        self.log, self.low, self.high = log, low, high
+    def __init__(self, values, log, start, end):
+        self.log, self.start, self.end = log, start, end
         self.ticks = log_ticks(values) if log else linear_ticks(values)
         self.first, self.last = self._at(self.ticks[0]), self._at(self.ticks[-1])
 
@@ -57,7 +57,7 @@ class Scale:
 
     def place(self, value):
         share = (self._at(value) - self.first) / (self.last - self.first)
-        return self.low + share * (self.high - self.low)
+        return self.start + share * (self.end - self.start)
 
 
 def linear_ticks(values, wanted=6):
@@ -205,7 +205,8 @@ def legend(names):
     return marks, row + 1
 
 
-def line_chart(title, x_axis, y_axis, series, step=False, markers=True):
+def line_chart(title: str, x_axis: Axis, y_axis: Axis, series: dict,
+               step: bool = False, markers: bool = True) -> str:
     """Return an SVG of `series`, {name: [(x, y), ...]} in the order of x.
 
     With `step` a value holds until the next x.  Raise ValueError for no
@@ -257,18 +258,21 @@ def series_marks(frame, scale, name, values, style, step, markers):
     return marks + ["</g>"]
 
 
-def bar_chart(title, y_axis, groups, series):
+def bar_chart(title: str, y_axis: Axis, groups: list, series: dict) -> str:
     """Return an SVG of bars: series {name: [value of each group]}.
 
     The value stands above its bar.  Raise ValueError for lists of unequal
-    length, for no bars and for more series than there are styles.
+    length, for no bars, for more series than there are styles and for a log
+    axis, which has no 0 for bars to stand on.
     """
     if not groups or not 1 <= len(series) <= len(STYLES):
         raise ValueError(f"a chart holds 1 to {len(STYLES)} series of bars, "
                          f"got {len(series)} with {len(groups)} groups")
     if any(len(values) != len(groups) for values in series.values()):
         raise ValueError(f"every series needs {len(groups)} values")
-    frame = Frame(title, list(series), y_axis._replace(log=False),
+    if y_axis.log:
+        raise ValueError(f"bars need a linear axis, got a log axis {y_axis.name}")
+    frame = Frame(title, list(series), y_axis,
                   [value for values in series.values() for value in values])
     room = (frame.right - frame.left) / len(groups)
     width = room * 0.8 / len(series)
@@ -384,6 +388,7 @@ def redraw(folder: str) -> list:
         return []
     try:
         drawn = kinds[0](folder)
+    # Evidence of any shape must give one line.
     except (ArithmeticError, LookupError, TypeError, ValueError,
             AttributeError) as error:
         raise ValueError(f"{folder}: cannot be drawn: {error!r}") from None
@@ -398,7 +403,7 @@ def run_folders(path):
                            if entry.is_dir())
 
 
-def main(argv=None):
+def main(argv=None) -> int:
     parser = argparse.ArgumentParser(
         description="Redraw every chart of a folder of evidence.",
         allow_abbrev=False)

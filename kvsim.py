@@ -2,8 +2,8 @@
 
 Which documents does an LLM server still hold when they are read again?
 
-    cache = LRUCache(capacity)                       one tier
-    tiers = TwoTierCache(gpu_capacity, cpu_capacity)     GPU, backed by CPU
+    cache = LRUCache(capacity)                          one tier
+    tiers = TwoTierCache(gpu_capacity, cpu_capacity)    GPU, backed by CPU
 
 `access(key, size)` reads one entry and reports where it was found.
 Capacities and sizes are numbers of tokens: 0 or more, whole or not.
@@ -17,6 +17,7 @@ tokens, and there is no clock: hits are counted, time is not.
 
 from collections import OrderedDict
 from numbers import Real
+from typing import Hashable
 
 __all__ = ["LRUCache", "TwoTierCache"]
 
@@ -27,13 +28,13 @@ class LRUCache:
     `key in cache` and `len(cache)` look without touching the order.
     """
 
-    def __init__(self, capacity):
+    def __init__(self, capacity: float):
         check_tokens("capacity", capacity)
         self.capacity = capacity
         self._sizes = OrderedDict()     # key -> size, oldest first
         self._used = 0
 
-    def access(self, key, size):
+    def access(self, key: Hashable, size: float) -> bool:
         """Read `key`; return True on a hit and False on a miss.
 
         A hit makes the entry the most recent and keeps its stored size.
@@ -42,7 +43,7 @@ class LRUCache:
         and evicts nothing.  Raise ValueError for a size that is negative or
         NaN, TypeError for one that is no number.
         """
-        if type(size) is not int or size < 0:
+        if type(size) is not int or size < 0:   # the common case costs no call
             check_tokens("size", size)
         sizes = self._sizes
         if key in sizes:
@@ -62,11 +63,11 @@ class LRUCache:
             self._used = self._used - size if sizes else 0
 
     @property
-    def used(self):
+    def used(self) -> float:
         """The sum of the stored sizes, in tokens."""
         return self._used
 
-    def keys(self):
+    def keys(self) -> list:
         """Return the stored keys as a new list, oldest first."""
         return list(self._sizes)
 
@@ -89,11 +90,11 @@ class TwoTierCache:
     behaves as the GPU tier alone.
     """
 
-    def __init__(self, gpu_capacity, cpu_capacity):
+    def __init__(self, gpu_capacity: float, cpu_capacity: float):
         self.gpu = LRUCache(gpu_capacity)
         self.cpu = LRUCache(cpu_capacity)
 
-    def access(self, key, size):
+    def access(self, key: Hashable, size: float) -> str:
         """Read `key`; return the tier that held it: "gpu", "cpu" or "miss".
 
         A GPU hit does not touch the CPU tier.  A CPU hit makes the CPU copy

@@ -148,7 +148,7 @@ class ListPrefixCache:
 
 # -- Attention in scalar loops ------------------------------------------------
 
-def attention(q, k, v, visible=None):
+def attention(q, k, v, visible=None) -> tuple:
     """q [Tq][D], k [Tk][D], v [Tk][D_v] -> (output [Tq][D_v], weights [Tq][Tk]).
 
     `visible` [Tq][Tk] says which keys a query may see; a query that may see
@@ -167,7 +167,7 @@ def attention(q, k, v, visible=None):
     return output, weights
 
 
-def decode(x, wq, wk, wv):
+def decode(x, wq, wk, wv) -> list:
     """x [T][D_model] -> output [T][D_v]: each token asks about itself and all
     before it."""
     q, k, v = project(x, wq), project(x, wk), project(x, wv)
@@ -178,7 +178,7 @@ def decode(x, wq, wk, wv):
     return output
 
 
-def grouped_heads(q, k, v, lengths=None):
+def grouped_heads(q, k, v, lengths=None) -> tuple:
     """Return (output [B][Hq][T][D], weights [B][Hq][T][T]) of causal attention.
 
     q is [B][Hq][T][D], k and v are [B][Hkv][T][D].  Each KV head serves the
@@ -198,7 +198,7 @@ def grouped_heads(q, k, v, lengths=None):
     return output, weights
 
 
-def project(rows, weight):
+def project(rows, weight) -> list:
     """rows [T][D], weight [D][D_out] -> [T][D_out]."""
     return [[dot(row, column) for column in zip(*weight)] for row in rows]
 
@@ -207,7 +207,7 @@ def dot(left, right):
     return math.fsum(a * b for a, b in zip(left, right))
 
 
-def decoder_states(embedding, weights, tokens):
+def decoder_states(embedding, weights, tokens) -> list:
     """Return the states [T][D] of the two-layer decoder, computed in full.
 
     embedding [vocabulary][D]; weights holds (Wq, Wk, Wv), each [D][D], by layer.
@@ -228,7 +228,7 @@ def decoder_states(embedding, weights, tokens):
 
 # -- Statistics ---------------------------------------------------------------
 
-def percentile(values, share):
+def percentile(values, share: float) -> float:
     """Return the value at `share` (0 to 1) of the sorted values, interpolated
     linearly between the two nearest ranks."""
     ordered = sorted(values)
@@ -240,9 +240,11 @@ def percentile(values, share):
                  + part * Fraction(ordered[above]))
 
 
-def median(values):
+def median(values) -> float:
+    """Return the middle value, or the mean of the two in the middle."""
     return percentile(values, 0.5)
 
 
-def mean(values):
+def mean(values) -> float:
+    """Return the exact sum over the number of values, rounded once."""
     return float(sum(Fraction(value) for value in values) / len(values))

@@ -14,6 +14,7 @@ Renaming is atomic on one file system; nothing here survives a power cut.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -22,10 +23,11 @@ import shutil
 import signal
 import sys
 import threading
+from typing import Iterator
 
 __all__ = ["write_file", "run_folder", "refuse_input_as_output", "emit",
            "json_text", "json_rows", "sha256", "source_sha256", "manifest",
-           "Progress", "run_main"]
+           "Progress", "WrongUsage", "run_main"]
 
 
 # -- Files and folders --------------------------------------------------------
@@ -58,7 +60,7 @@ def write_file(path: str, data) -> None:
 
 
 @contextlib.contextmanager
-def run_folder(path: str):
+def run_folder(path: str) -> Iterator[str]:
     """Yield a new folder to fill; rename it to `path` when the block ends.
 
     Raise FileExistsError, before anything is made, when `path` exists.
@@ -79,7 +81,8 @@ def run_folder(path: str):
 
 def refuse_existing(path):
     if os.path.lexists(path):
-        raise FileExistsError(17, "exists already, a new folder is needed", path)
+        raise FileExistsError(errno.EEXIST,
+                              "exists already, a new folder is needed", path)
 
 
 def make_folder(part, path):
@@ -100,7 +103,7 @@ def sigterm_as_exit():
     if threading.current_thread() is not threading.main_thread():
         yield                               # only the main thread gets signals
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + 15))
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
     finally:
@@ -108,9 +111,9 @@ def sigterm_as_exit():
 
 
 def refuse_input_as_output(source: str, target: str) -> None:
-    """Raise ValueError when `target` is the file `source`, by any name."""
+    """Raise WrongUsage when `target` is the file `source`, by any name."""
     if os.path.exists(target) and os.path.samefile(source, target):
-        raise ValueError(f"{target}: the output is also the input {source}")
+        raise WrongUsage(f"{target}: the output is also the input {source}")
 
 
 # -- Texts --------------------------------------------------------------------
@@ -189,15 +192,22 @@ class Progress:
             self.stream.flush()
 
 
+class WrongUsage(ValueError):
+    """The command asks for what cannot be meant."""
+
+
 def run_main(script: str, work) -> int:
     """Call `work()`; return the exit status of the command `script`.
 
-    OSError and ValueError become one line on stderr and status 1; an
-    interrupt becomes status 130.
+    OSError and ValueError become one line on stderr and status 1, WrongUsage
+    status 2; an interrupt becomes status 130.
     """
+    status = 1
     try:
         work()
         return 0
+    except WrongUsage as error:
+        message, status = str(error), 2
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         message = f"{place}{error.strerror or error}"
@@ -207,4 +217,4 @@ def run_main(script: str, work) -> int:
         print(f"{script}: interrupted", file=sys.stderr)
         return 130
     print(f"{script}: {message}", file=sys.stderr)
-    return 1
+    return status

@@ -19,13 +19,16 @@ import argparse
 import json
 import os
 import sys
+from typing import Dict, List, Optional
 
 from kvsim import TwoTierCache
 
 __all__ = ["run_passes", "sweep_gpu", "sweep_cpu", "main"]
 
+DOCS, DOC_TOKENS = 10, 5011     # of the exercise
 
-def run_passes(cache, sizes, orders):
+
+def run_passes(cache, sizes: List[int], orders: List[str]) -> List[dict]:
     """Read documents 0, 1, ... of `sizes` tokens, once for every order.
 
     `cache` is anything with TwoTierCache's `access`, `orders` a sequence of
@@ -50,8 +53,9 @@ def read_pass(cache, sizes, order):
             "hit_docs": hit_docs}
 
 
-def sweep_gpu(capacities, cpu, sizes, orders):
-    """Return {GPU capacity: hits of the last pass in either tier}."""
+def sweep_gpu(capacities: List[int], cpu: int, sizes: List[int],
+              orders: List[str]) -> Dict[str, int]:
+    """Return {GPU capacity, as text: hits of the last pass in either tier}."""
     hits = {}
     for gpu in capacities:
         last = run_passes(TwoTierCache(gpu, cpu), sizes, orders)[-1]
@@ -59,8 +63,9 @@ def sweep_gpu(capacities, cpu, sizes, orders):
     return hits
 
 
-def sweep_cpu(gpu, capacities, sizes, orders):
-    """Return {CPU capacity: misses of the last pass}."""
+def sweep_cpu(gpu: int, capacities: List[int], sizes: List[int],
+              orders: List[str]) -> Dict[str, int]:
+    """Return {CPU capacity, as text: misses of the last pass}."""
     misses = {}
     for cpu in capacities:
         last = run_passes(TwoTierCache(gpu, cpu), sizes, orders)[-1]
@@ -105,12 +110,12 @@ def make_parser():
     parser.add_argument("--cpu", type=whole_number, default=0,
                         metavar="TOKENS",
                         help="CPU capacity; 0 is no CPU tier (%(default)s)")
-    parser.add_argument("--docs", type=count, default=10, metavar="N",
-                        help="number of documents (%(default)s)")
-    parser.add_argument("--tokens", type=count, default=5011, metavar="N",
-                        help="tokens in each document (%(default)s)")
+    parser.add_argument("--docs", type=count, metavar="N",
+                        help="number of documents ({})".format(DOCS))
+    parser.add_argument("--tokens", type=count, metavar="N",
+                        help="tokens in each document ({})".format(DOC_TOKENS))
     parser.add_argument("--sizes", type=size_list, metavar="LIST",
-                        help="tokens of each document, in place of the two")
+                        help="tokens of each document, in place of these two")
     parser.add_argument("--passes", type=pass_list, default="fwd,fwd,rev",
                         metavar="LIST", help="orders to read in (%(default)s)")
     sweep = parser.add_mutually_exclusive_group()
@@ -143,17 +148,20 @@ def emit(text):
         return 1
 
 
-def main(argv=None):
-    args = make_parser().parse_args(argv)
-    reading = (args.sizes or [args.tokens] * args.docs, args.passes)
+def main(argv: Optional[List[str]] = None) -> int:
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    if args.sizes and (args.docs or args.tokens):
+        parser.error("argument --sizes: not allowed with --docs or --tokens")
+    sizes = args.sizes or [args.tokens or DOC_TOKENS] * (args.docs or DOCS)
     if args.sweep_gpu:
-        answer = json.dumps(sweep_gpu(args.sweep_gpu, args.cpu, *reading))
+        answer = json.dumps(sweep_gpu(args.sweep_gpu, args.cpu, sizes, args.passes))
         return emit(answer + "\n")
     if args.sweep_cpu:
-        answer = json.dumps(sweep_cpu(args.gpu, args.sweep_cpu, *reading))
+        answer = json.dumps(sweep_cpu(args.gpu, args.sweep_cpu, sizes, args.passes))
         return emit(answer + "\n")
     cache = TwoTierCache(args.gpu, args.cpu)
-    return emit(pass_lines(run_passes(cache, *reading)))
+    return emit(pass_lines(run_passes(cache, sizes, args.passes)))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import os
 import shutil
 import statistics
 import sys
+from typing import Dict, Iterable, List, Optional
 
 __all__ = ["read_samples", "summarize", "main"]
 
@@ -33,7 +34,7 @@ class BadInput(ValueError):
     """What is wrong with the input, and in which line of which file."""
 
 
-def read_samples(lines, name):
+def read_samples(lines: Iterable[bytes], name: str) -> Dict[str, dict]:
     """Return {config: {pass: [ttft_ms, ...]}} from lines of JSON.
 
     `lines` yields bytes, as a binary file does; `name` is what an error
@@ -74,25 +75,29 @@ def read_row(row):
     config, pass_name = row.get("config"), row.get("pass")
     if config not in CONFIGS:
         raise ValueError('"config" must be "baseline" or "lmcache", '
-                         "got {}".format(shown(config)))
+                         "got {}".format(member(row, "config")))
     if type(pass_name) is not str or not pass_name:
         raise ValueError('"pass" must be a non-empty string, got {}'.format(
-            shown(pass_name)))
+            member(row, "pass")))
     ttft_ms = row.get("ttft_ms")
     # A whole number too large for a float is as good as infinite.
     if not (type(ttft_ms) in (float, int) and 0 < ttft_ms <= sys.float_info.max):
         raise ValueError('"ttft_ms" must be a finite number of milliseconds '
-                         "> 0, got {}".format(shown(ttft_ms)))
+                         "> 0, got {}".format(member(row, "ttft_ms")))
     return config, pass_name, float(ttft_ms)
+
+
+def member(row, key):
+    return shown(row[key]) if key in row else "nothing"
 
 
 def shown(value):
     """Return `value` as JSON, cut to what fits into an error message."""
-    text = "nothing" if value is None else json.dumps(value)
+    text = json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def summarize(samples):
+def summarize(samples: Dict[str, dict]) -> Dict[str, dict]:
     """Return the summary of `samples`, as read_samples returns them.
 
     p50 is `statistics.median`, mean is `statistics.mean`.  Milliseconds are
@@ -154,7 +159,7 @@ def emit(text):
             raise OSError(error.errno, error.strerror, "stdout") from None
 
 
-def main(argv=None):
+def main(argv: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(
         description="Summarize measured times to first token.",
         allow_abbrev=False)

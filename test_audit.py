@@ -1,6 +1,5 @@
 """audit.py: true evidence passes, every forgery of it is named."""
 
-import copy
 import json
 import os
 import shutil
@@ -11,26 +10,22 @@ try:
     import audit
 except ImportError:             # without NumPy
     raise unittest.SkipTest("audit.py needs NumPy") from None
-from test_support import (HOME, call, copy_scripts, read, readme_block, run,
-                          run_block, write)
+from test_support import (EVIDENCE, HOME, TemporaryFolder, at, call, copy_scripts,
+                          places, read, readme_block, replaced, run, run_block, write)
 
-EVIDENCE = os.path.join(HOME, "evidence")
 KVLAB = os.path.join(EVIDENCE, "kvlab")
+NUMBERS = 102               # in the seven JSON files of evidence/kvlab
 
 
-class EvidenceCopy(unittest.TestCase):
+class EvidenceCopy(TemporaryFolder):
     """A copy of one evidence folder that a test may forge."""
 
     NAME = "kvlab"
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = os.path.join(folder.name, self.NAME)
+        super().setUp()
+        self.folder = self.path(self.NAME)
         shutil.copytree(os.path.join(EVIDENCE, self.NAME), self.folder)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
 
     def audit(self):
         """Return the exit status and the faults of the copy."""
@@ -50,26 +45,11 @@ class EvidenceCopy(unittest.TestCase):
         self.assertTrue(faults, (file, record, found, self.audit()))
 
 
-def numbers(value, where=()):
-    """Yield the place of every number in nested lists and dicts."""
-    if isinstance(value, dict):
-        for key, member in value.items():
-            yield from numbers(member, where + (key,))
-    elif isinstance(value, list):
-        for index, member in enumerate(value):
-            yield from numbers(member, where + (index,))
-    elif isinstance(value, (int, float)):
-        yield where
-
-
-def replaced(value, where, new):
-    """Return a copy of `value` with `new` at the place `where`."""
-    value = copy.deepcopy(value)
-    inner = value
-    for step in where[:-1]:
-        inner = inner[step]
-    inner[where[-1]] = new
-    return value
+def evidence_copy(folder):
+    """Copy the evidence's own folders, and nothing that was added to them."""
+    for name in audit.EVIDENCE:
+        shutil.copytree(os.path.join(EVIDENCE, name), os.path.join(folder, name))
+    return folder
 
 
 class TestStrictness(unittest.TestCase):
@@ -113,18 +93,17 @@ class TestKvlab(EvidenceCopy):
         walked = 0
         for name in self.RECORDS:
             true = json.loads(read(os.path.join(KVLAB, name)))
-            for where in numbers(true):
-                inner = true
-                for step in where:
-                    inner = inner[step]
-                for forged in (inner + 1, float(inner) if isinstance(inner, int)
-                               else inner + 0.01, str(inner)):
+            for where in places(true):
+                number = at(true, where)
+                if not isinstance(number, (int, float)):
+                    continue
+                for forged in (number + 1, str(number), float(number)
+                               if isinstance(number, int) else number + 0.01):
                     write(self.folder, name, json.dumps(replaced(true, where, forged)))
                     self.assert_named(name, str(where[-1]), forged)
                     walked += 1
             write(self.folder, name, read(os.path.join(KVLAB, name)).decode())
-        self.assertEqual(walked % 3, 0)
-        self.assertGreater(walked, 150)
+        self.assertEqual(walked, 3 * NUMBERS)
 
     def test_changed_words_and_shapes_are_named(self):
         rows = json.loads(read(self.path("cyclic.json")))
@@ -247,14 +226,12 @@ class TestPlantedKvsimBugs(unittest.TestCase):
             self.assertEqual(call(audit.main, folder)[0], 0)
 
 
-class TestTree(unittest.TestCase):
+class TestTree(TemporaryFolder):
     """The whole evidence: what must be there, and what may be."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.tree = os.path.join(folder.name, "evidence")
-        shutil.copytree(EVIDENCE, self.tree)
+        super().setUp()
+        self.tree = evidence_copy(self.path("evidence"))
 
     def faults(self):
         status, out, err = call(audit.main, self.tree)
@@ -288,9 +265,30 @@ class TestTree(unittest.TestCase):
         write(mine, "cliff.json", "{}")
         self.assertEqual(list(self.faults()), ["my-run"])
 
-    def test_a_stray_file_is_named(self):
-        write(self.tree, "stray.json", "{}")
-        self.assertIn("evidence", self.faults())
+    def test_a_stray_file_is_named_and_hides_nothing_else(self):
+        write(self.tree, ".DS_Store", "")
+        self.assertEqual(list(self.faults()), [".DS_Store"])
+        write(os.path.join(self.tree, "kvlab"), "cliff.json", "{}")
+        self.assertEqual(list(self.faults()), [".DS_Store", "kvlab"])
+
+    def test_an_empty_tree_misses_everything(self):
+        shutil.rmtree(self.tree)
+        os.mkdir(self.tree)
+        self.assertEqual(list(self.faults()), sorted(audit.EVIDENCE))
+
+    def test_a_reader_that_has_gone_is_no_error(self):
+        done = run("-c", "import audit, os, sys; r, w = os.pipe(); os.close(r); "
+                         "os.dup2(w, 1); sys.exit(audit.main(sys.argv[1:]))",
+                   self.tree)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
+    def test_a_full_disk_is_one_line_on_stderr(self):
+        done = run("-c", "import audit, os, sys; os.dup2(os.open('/dev/full', "
+                         "os.O_WRONLY), 1); sys.exit(audit.main(sys.argv[1:]))",
+                   self.tree)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "audit.py: stdout: No space left on device\n"))
 
     def test_a_path_that_is_not_there_is_one_line(self):
         for path, why in (("no/such", "No such file or directory"),

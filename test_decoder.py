@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
@@ -17,13 +16,9 @@ except ImportError:
     raise unittest.SkipTest("decoder.py needs NumPy") from None
 
 import oracle
-from test_support import HOME, call, read
+from test_support import HOME, TemporaryFolder, call, read
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2]
-
-
-def numbers(array):
-    return array.tolist()
 
 
 class TestModel(unittest.TestCase):
@@ -44,10 +39,11 @@ class TestModel(unittest.TestCase):
         for options in ({}, {"hidden": 6, "layers": 3, "vocabulary": 10}):
             model = Decoder(11, **options)
             expected = oracle.decoder_states(
-                numbers(model.embedding),
-                [[numbers(matrix) for matrix in layer] for layer in model.weights],
+                model.embedding.tolist(),
+                [[matrix.tolist() for matrix in layer] for layer in model.weights],
                 TOKENS)
-            self.assert_close(model.extend(TOKENS)[0], expected)
+            with self.subTest(options=options):
+                self.assert_close(model.extend(TOKENS)[0], expected)
 
     def test_every_split_into_pieces_equals_the_full_pass(self):
         model = Decoder(7)
@@ -151,12 +147,13 @@ class TestModel(unittest.TestCase):
         for error, options in ((ValueError, {"hidden": 3}), (ValueError, {"hidden": 0}),
                                (ValueError, {"layers": 0}), (TypeError, {"layers": 2.0}),
                                (ValueError, {"vocabulary": 0}),
+                               (TypeError, {"seed": "x"}), (ValueError, {"seed": -1}),
                                (TypeError, {"hidden": True})):
             with self.subTest(options=options), self.assertRaises(error) as caught:
-                Decoder(7, **options)
+                Decoder(**{"seed": 7, **options})
             self.assertIn(list(options)[0] + " must be", str(caught.exception))
 
-    def test_projected_rows(self):
+    def test_a_token_costs_three_rows_a_layer(self):
         self.assertEqual(Decoder(7).projected_rows(12), 72)
         self.assertEqual(Decoder(7, layers=3).projected_rows(4), 36)
 
@@ -224,7 +221,7 @@ class TestRun(unittest.TestCase):
         self.assertEqual(len(found), 3 * 3 * 4 * 4)
         for labels, counts in ADMISSION.items():
             for seed in (7, 11, 23):
-                self.assertEqual(found[seed, *labels], counts, labels)
+                self.assertEqual(found[(seed, *labels)], counts, labels)
         for labels, counts in found.items():
             if labels[3] == "none":
                 self.assertEqual(counts, (0, 864, 0, 0))
@@ -267,21 +264,24 @@ class TestRun(unittest.TestCase):
         self.assertEqual(found[2], ("owner", [*range(1, 9), 21, 22, 23, 26]))
         self.assertEqual(found[3], ("owner", [16, *range(2, 9), 21, 22, 23, 27]))
 
+    def test_progress_counts_every_request(self):
+        class Counter:
+            steps = 0
+
+            def step(self):
+                self.steps += 1
+
+        counter = Counter()
+        decoder.run(Protocol((4096,)), counter)
+        self.assertEqual(counter.steps, 3 * 3 * 12)
+
     def test_a_cold_cache_for_every_trace(self):
         for row in self.results:
             if row["index"] == 0:
                 self.assertEqual(row["hit_tokens"], 0)
 
 
-class TestCommand(unittest.TestCase):
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
+class TestCommand(TemporaryFolder):
 
     def test_two_runs_write_the_same_bytes(self):
         for name in ("a", "b"):

@@ -193,7 +193,7 @@ class TestHeads(AttentionTestCase):
                                cached_multi_head_attention(*token, k, v)):
                 self.assertTrue((output == 1).all())
 
-    def test_refusals(self):
+    def test_bad_shapes_are_refused_by_the_words_of_the_contract(self):
         q, = random_arrays((2, 4, 5, 3))
         k = v = q[:, :2]
         x, w_q, w_k = random_arrays((2, 5, 7), (7, 12), (7, 6))
@@ -307,7 +307,7 @@ class TestCachedHeads(AttentionTestCase):
         self.assertEqual((output.dtype, weights.dtype), (np.float64, np.float64))
         self.assertEqual(output.tolist(), [[[[2, 2]]]])
 
-    def test_refusals(self):
+    def test_bad_shapes_are_refused_by_the_words_of_the_contract(self):
         q, caches = random_arrays((2, 4, 1, 3), (2, 4, 5, 3))
         k = v = q[:, :2]
         cache = caches[:, :2]
@@ -367,7 +367,7 @@ class TestKvBytes(AttentionTestCase):
         self.assertEqual(kv_bytes(batch=size, kv_heads=size, tokens=2 ** 20,
                                   head_dim=2 ** 20), 2 ** 84)
 
-    def test_refusals(self):
+    def test_bad_shapes_are_refused_by_the_words_of_the_contract(self):
         good = {"batch": 1, "kv_heads": 2, "tokens": 3, "head_dim": 4, "layers": 5}
         for name in good:
             for bad in (-1, 1.0, True, np.True_, "1", None):

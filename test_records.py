@@ -7,27 +7,15 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import records
-from test_support import HOME, read, run, write
-
-
-class TemporaryFolder(unittest.TestCase):
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
+from test_support import HOME, TemporaryFolder, read, run, write
 
 
 class TestWriteFile(TemporaryFolder):
 
-    def test_text_and_bytes(self):
+    def test_text_is_written_as_utf_8_and_bytes_as_they_are(self):
         for data, written in (("\u00e9\n", b"\xc3\xa9\n"), (b"\x00\r\n", b"\x00\r\n")):
             records.write_file(self.path("a"), data)
             self.assertEqual(read(self.path("a")), written)
@@ -45,6 +33,15 @@ class TestWriteFile(TemporaryFolder):
     def test_a_device_is_written_directly(self):
         records.write_file(os.devnull, "text")
         self.assertFalse(os.path.isfile(os.devnull))
+
+    @unittest.skipUnless(hasattr(os, "mkfifo"), "needs named pipes")
+    def test_a_named_pipe_is_written_and_stays(self):
+        os.mkfifo(self.path("pipe"))
+        reader = os.open(self.path("pipe"), os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        records.write_file(self.path("pipe"), "text")
+        self.assertEqual(os.read(reader, 100), b"text")
+        self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
 
     def test_a_failure_names_the_target_and_leaves_nothing(self):
         for name in ("no/file", "."):
@@ -150,7 +147,7 @@ class TestTexts(TemporaryFolder):
         os.symlink("a", self.path("link"))
         os.link(source, self.path("hard"))
         for name in ("a", "./a", "link", "hard"):
-            with self.subTest(name=name), self.assertRaises(ValueError) as caught:
+            with self.subTest(name=name), self.assertRaises(records.WrongUsage) as caught:
                 records.refuse_input_as_output(source, self.path(name))
             self.assertIn("is also the input", str(caught.exception))
         records.refuse_input_as_output(source, self.path("other"))
@@ -235,6 +232,7 @@ class TestRunMain(unittest.TestCase):
         for error, answer in (
                 (None, (0, "")),
                 (ValueError("bad value"), (1, "x.py: bad value\n")),
+                (records.WrongUsage("bad wish"), (2, "x.py: bad wish\n")),
                 (FileNotFoundError(2, "No such file", "a"),
                  (1, "x.py: a: No such file\n")),
                 (OSError("odd"), (1, "x.py: odd\n")),

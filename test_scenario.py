@@ -117,13 +117,13 @@ class TestCommand(unittest.TestCase):
             '"hit_docs": [0]}\n'
             ']}\n'))
 
-    def test_gpu_cliff(self):
+    def test_gpu_sweep_finds_the_cliff_at_the_sum_of_all_sizes(self):
         _, out, _ = call(scenario.main, "--passes", "fwd,fwd", "--sweep-gpu",
                          "21520,30000,40000,45000,50109,50110")
         self.assertEqual(out, '{"21520": 0, "30000": 0, "40000": 0, "45000": 0, '
                               '"50109": 0, "50110": 10}\n')
 
-    def test_cpu_cliff(self):
+    def test_cpu_sweep_finds_the_cliff_at_the_sum_of_all_sizes(self):
         _, out, _ = call(scenario.main, "--gpu", 21520, "--passes", "fwd,fwd",
                          "--sweep-cpu", "0,20000,30000,40000,50109,50110,56000")
         self.assertEqual(out, '{"0": 10, "20000": 10, "30000": 10, "40000": 10, '
@@ -189,6 +189,12 @@ class TestRefusals(unittest.TestCase):
         self.assertEqual((status, out), (2, ""))
         self.assertIn("--sweep-cpu: not allowed with argument --sweep-gpu", err)
 
+    def test_sizes_exclude_docs_and_tokens(self):
+        for option in ("--docs", "--tokens"):
+            status, out, err = call(scenario.main, "--sizes", "1,2", option, "3")
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn("--sizes: not allowed with --docs or --tokens", err)
+
 
 class TestProcess(unittest.TestCase):
 
@@ -210,10 +216,6 @@ class TestProcess(unittest.TestCase):
                          "os.O_WRONLY), 1); sys.exit(scenario.main([]))")
         self.assertEqual((done.returncode, done.stderr),
                          (1, "scenario.py: stdout: No space left on device\n"))
-
-    def test_importing_does_nothing(self):
-        done = run("-c", "import scenario")
-        self.assertEqual((done.stdout, done.stderr), ("", ""))
 
 
 class TestPublicFunctions(unittest.TestCase):

@@ -9,7 +9,8 @@ import unittest
 import oracle
 import summarize
 from kvsim import TwoTierCache
-from test_support import HOME, call, copy_scripts, read, run, write
+from test_support import (HOME, TemporaryFolder, call, copy_scripts, read, run,
+                          write)
 
 FIXTURE = os.path.join(HOME, "fixtures", "ttft.jsonl")
 
@@ -99,15 +100,7 @@ class TestSummary(unittest.TestCase):
         self.assertEqual(summary(line)["baseline"]["a"]["n"], 1)
 
 
-class TestCommand(unittest.TestCase):
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
+class TestCommand(TemporaryFolder):
 
     def summarize(self, text, *more):
         source = write(self.folder, "in.jsonl", text)
@@ -183,12 +176,22 @@ class TestCommand(unittest.TestCase):
         self.assertEqual(self.summarize(row("baseline", "a", 1), os.devnull)[0], 0)
         self.assertFalse(os.path.isfile(os.devnull))
 
+    @unittest.skipUnless(hasattr(os, "mkfifo"), "needs named pipes")
+    def test_a_named_pipe_is_written_and_stays(self):
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        _, out, _ = self.summarize(row("baseline", "a", 1), pipe)
+        self.assertEqual(os.read(reader, 1000).decode(), out)
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+
     def test_missing_input_is_one_line(self):
         missing = self.path("missing.jsonl")
         self.assertEqual(call(summarize.main, missing), (
             1, "", "summarize.py: {}: No such file or directory\n".format(missing)))
 
-    def test_wrong_usage(self):
+    def test_wrong_usage_exits_2_and_prints_nothing(self):
         for argv in ((), ("a", "b", "c"), ("--out", "a")):
             with self.subTest(argv=argv):
                 status, out, _ = call(summarize.main, *argv)
@@ -218,7 +221,8 @@ class TestRefusals(unittest.TestCase):
         ("broken JSON", '{"config": "baseline",', "Expecting"),
         ("two objects", GOOD + " " + GOOD, "extra data"),
         ("no object", "[1]", "a row must be a JSON object, got [1]"),
-        ("null", "null", "a row must be a JSON object, got nothing"),
+        ("null", "null", "a row must be a JSON object, got null"),
+        ("null inside", row("baseline", "a", None), "> 0, got null"),
         ("deep nesting", "[" * 100000, ""),
         ("missing config", '{"pass": "a", "ttft_ms": 1}',
          '"config" must be "baseline" or "lmcache", got nothing'),

@@ -1,13 +1,29 @@
 """What the test files share: running a command, in this process or its own."""
 
 import contextlib
+import copy
 import io
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import unittest
 
 HOME = os.path.dirname(os.path.abspath(__file__))
+EVIDENCE = os.path.join(HOME, "evidence")
+
+
+class TemporaryFolder(unittest.TestCase):
+    """A test with a folder of its own, which is gone afterwards."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
 
 
 def call(main, *argv):
@@ -44,6 +60,35 @@ def write(folder, name, text):
 def read(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def places(value, where=()):
+    """Yield the place, a tuple of keys, of everything in nested lists and dicts."""
+    members = (value.items() if isinstance(value, dict) else
+               enumerate(value) if isinstance(value, list) else ())
+    for key, member in list(members):
+        yield where + (key,)
+        yield from places(member, where + (key,))
+
+
+def at(value, where):
+    for key in where:
+        value = value[key]
+    return value
+
+
+def replaced(value, where, new):
+    """Return a copy of `value` with `new` at the place `where`."""
+    value = copy.deepcopy(value)
+    at(value, where[:-1])[where[-1]] = new
+    return value
+
+
+def removed(value, where):
+    """Return a copy of `value` without what is at the place `where`."""
+    value = copy.deepcopy(value)
+    del at(value, where[:-1])[where[-1]]
+    return value
 
 
 def readme_block(name):
