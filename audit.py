@@ -21,10 +21,12 @@ report says so under "limits".
 
 import argparse
 import contextlib
+import errno
 import hashlib
 import json
 import math
 import os
+import re
 import stat
 import sys
 from functools import partial
@@ -37,6 +39,7 @@ from audit_cache import ADMISSION, PUBLISHED, audit_cache_run, chart_names
 __all__ = ["Folder", "audit_tree", "main"]
 
 HOME = os.path.dirname(os.path.abspath(__file__))
+LARGEST_FILE = 256 << 20    # bytes; what forged evidence may make us read
 
 LIMITS = [
     "environment strings and timings are declarations: summaries are bound "
@@ -71,7 +74,27 @@ def strict_json(text):
     def constant(name):
         raise ValueError(f"{name} is not a JSON number")
 
-    return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+    def finite(digits):
+        if not math.isfinite(float(digits)):
+            raise ValueError(f"{digits} is beyond the range of floats")
+        return float(digits)
+
+    return json.loads(text, object_pairs_hook=pairs, parse_constant=constant,
+                      parse_float=finite)
+
+
+def regular_bytes(path, name):
+    """Return the bytes of a regular file; raise Fault for anything else."""
+    try:
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise Fault(name, "is no regular file")
+        if status.st_size > LARGEST_FILE:
+            raise Fault(name, f"has {status.st_size} bytes, above {LARGEST_FILE}")
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise Fault(name, error.strerror) from None
 
 
 def differences(found, expected, where=""):
@@ -107,11 +130,11 @@ class Folder:
 
     def __init__(self, path, known):
         self.path, self.known = path, known
-        self.faults, self.totals, self.not_audited = [], {}, []
+        self.faults, self.totals, self.audited = [], {}, set()
 
     def fault(self, file, record, found, expected):
-        self.faults.append({"file": os.path.join(os.path.basename(self.path), file),
-                            "record": record, "found": found,
+        place = os.path.join(os.path.basename(os.path.abspath(self.path)), file)
+        self.faults.append({"file": place, "record": record, "found": found,
                             "expected": expected})
 
     def unreadable(self, fault):
@@ -123,21 +146,16 @@ class Folder:
             self.fault(file, *fault)
 
     def names(self):
-        return sorted(os.listdir(self.path))
+        """Return what is in the folder, but for what a killed audit left."""
+        return sorted(name for name in os.listdir(self.path)
+                      if not re.fullmatch(r"\.audit\.json-[0-9a-f]{8}", name))
 
     def has(self, name):
         return os.path.lexists(os.path.join(self.path, name))
 
     def bytes(self, name):
-        """Return the bytes of a regular file; raise Fault for anything else."""
-        path = os.path.join(self.path, name)
-        try:
-            if not stat.S_ISREG(os.lstat(path).st_mode):
-                raise Fault(name, "is no regular file")
-            with open(path, "rb") as file:
-                return file.read()
-        except OSError as error:
-            raise Fault(name, error.strerror) from None
+        self.audited.add(name)
+        return regular_bytes(os.path.join(self.path, name), name)
 
     def text(self, name):
         try:
@@ -153,6 +171,11 @@ class Folder:
 
     def sha256(self, name):
         return hashlib.sha256(self.bytes(name)).hexdigest()
+
+    def source_sha256(self, name):
+        """Return the hash of a script beside this one, its line ends made LF."""
+        text = regular_bytes(os.path.join(HOME, name), os.path.join("..", "..", name))
+        return hashlib.sha256(text.replace(b"\r\n", b"\n")).hexdigest()
 
     def compare_json(self, name, expected):
         """Check that the file `name` holds exactly `expected`."""
@@ -323,7 +346,7 @@ def expected_kvlab():
             "cpu_cliff.json": misses,
             # Five documents on which a break of any rule of the tiers shows.
             "rules.json": {"passes": read_documents(
-                5, 6, ["fwd", "rev", "fwd", "rev"], (1, 7, 7, 1, 5))}}
+                4, 7, ["fwd", "rev", "fwd", "fwd"], (5, 4, 1, 8, 1))}}
 
 
 def expected_measured(text):
@@ -345,8 +368,7 @@ def expected_measured(text):
 
 def audit_kvlab(folder):
     expected = expected_kvlab()
-    with open(TTFT_FIXTURE, "rb") as file:
-        fixture = file.read()
+    fixture = regular_bytes(TTFT_FIXTURE, "../../fixtures/ttft.jsonl")
     if hashlib.sha256(fixture).hexdigest() != TTFT_SHA256:
         folder.fault("../../fixtures/ttft.jsonl", "sha256",
                      hashlib.sha256(fixture).hexdigest(), TTFT_SHA256)
@@ -413,21 +435,21 @@ def audit_folder(path):
     """Audit one run folder; return its Folder."""
     name = os.path.basename(os.path.abspath(path))
     folder = Folder(path, known=name in EVIDENCE)
-    experiment = EVIDENCE.get(name) or kind_of(folder)
-    if experiment is None:
-        folder.fault("", "files", folder.names(), "the records of an experiment")
-        return folder
-    if check_names(folder, experiment):
-        try:
-            experiment.audit(folder)
-        except Fault as fault:
-            folder.unreadable(fault)
+    try:
+        kinds = [EVIDENCE[name]] if folder.known else kinds_of(folder)
+        if len(kinds) != 1:
+            folder.fault("", "files", folder.names(), "the records of one experiment")
+        elif check_names(folder, kinds[0]):
+            kinds[0].audit(folder)
+    except Fault as fault:
+        folder.unreadable(fault)
+    except OSError as error:
+        folder.fault("", "", error.strerror, "a folder that can be read")
     return folder
 
 
-def kind_of(folder):
-    return next((kind for kind in KINDS
-                 if any(folder.has(name) for name in kind.records)), None)
+def kinds_of(folder):
+    return [kind for kind in KINDS if any(map(folder.has, kind.records))]
 
 
 def check_names(folder, experiment):
@@ -437,19 +459,19 @@ def check_names(folder, experiment):
     for name in wanted:
         if not folder.has(name):
             folder.fault(name, "", "missing", "a file of this experiment")
-    unknown = [name for name in folder.names() if name not in allowed]
-    if folder.known:
-        for name in unknown:
+    for name in folder.names():
+        if folder.known and name not in allowed:
             folder.fault(name, "", "unknown file", "only files of this experiment")
-    else:
-        folder.not_audited = unknown
+        elif os.path.isdir(os.path.join(folder.path, name)):
+            folder.fault(name, "", "a folder", "only files")
     return all(map(folder.has, experiment.records))
 
 
 def audit_tree(path: str) -> dict:
     """Audit `path`, a run folder or a tree of them; return {name: Folder}."""
     names = set(os.listdir(path))
-    if not names & set(EVIDENCE) and kind_of(Folder(path, known=False)):
+    if os.path.basename(os.path.abspath(path)) in EVIDENCE or (
+            not names & set(EVIDENCE) and kinds_of(Folder(path, known=False))):
         return {os.path.basename(os.path.abspath(path)): audit_folder(path)}
     folders = {}
     for name in sorted(names | set(EVIDENCE)):
@@ -465,13 +487,15 @@ def audit_tree(path: str) -> dict:
 
 def report(folders):
     """Return the report as JSON text."""
-    rows = {name: {"ok": not folder.faults, **folder.totals,
-                   **({"not_audited": folder.not_audited}
-                      if folder.not_audited else {}), "faults": folder.faults}
-            for name, folder in folders.items()}
+    rows = {}
+    for name, folder in folders.items():
+        rows[name] = {"ok": not folder.faults, **folder.totals}
+        if not folder.known:
+            rows[name]["not_audited"] = sorted(set(folder.names()) - folder.audited)
+        rows[name]["faults"] = folder.faults
     whole = {"ok": not any(folder.faults for folder in folders.values()),
              "folders": rows, "limits": LIMITS}
-    return json.dumps(whole, indent=1) + "\n"
+    return json.dumps(whole, indent=1, allow_nan=False) + "\n"
 
 
 def main(argv=None) -> int:
@@ -481,6 +505,8 @@ def main(argv=None) -> int:
     parser.add_argument("path", help="evidence, or one run folder in it")
     args = parser.parse_args(argv)
     try:
+        if os.path.islink(args.path.rstrip(os.sep)):
+            raise OSError(errno.ELOOP, "is a symbolic link", args.path)
         folders = audit_tree(args.path)
     except OSError as error:
         print(f"audit.py: {error.filename}: {error.strerror}", file=sys.stderr)
@@ -492,12 +518,15 @@ def main(argv=None) -> int:
 def emit(text):
     """Write `text` to stdout; return the exit status."""
     try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "is closed")
         sys.stdout.write(text)
         sys.stdout.flush()
         return 0
     except OSError as error:
         # What is still buffered must not fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):      # as in `... | head`
             return 0
         print(f"audit.py: stdout: {error.strerror}", file=sys.stderr)

@@ -27,6 +27,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 import numpy as np
+import numpy.random         # NumPy loads it late; an interrupt in that is lost
 
 import records
 from attention import attention_step
@@ -73,6 +74,7 @@ class Decoder:
 
     def __init__(self, seed: int, hidden: int = 16, layers: int = 2,
                  vocabulary: int = 32):
+        self._arguments = seed, hidden, layers, vocabulary
         whole("seed", seed, least=0)
         whole("hidden", hidden, least=2)
         whole("layers", layers, least=1)
@@ -93,16 +95,20 @@ class Decoder:
     weights = property(lambda self: self._weights)
     signature = property(lambda self: self._signature)
 
+    def __reduce__(self):
+        # A copied or unpickled array could be written to.
+        return Decoder, self._arguments
+
     def extend(self, tokens, checkpoint=None):
         """Compute `tokens` [T] after `checkpoint`, or from nothing.
 
         Return (states [T, D] float64, checkpoint of all tokens so far).
-        Neither argument is changed.  The checkpoint must be one of this model;
-        that is not checked.  Raise ValueError or TypeError for tokens that are
-        no non-empty list of ids in the vocabulary.
+        Neither argument is changed.  Raise ValueError or TypeError for tokens
+        that are no non-empty list of ids in the vocabulary, and for a checkpoint
+        of other layers or another hidden size.
         """
         tokens = self.token_ids(tokens)
-        start = 0 if checkpoint is None else len(checkpoint[0].positions)
+        start = 0 if checkpoint is None else self._tokens_of(checkpoint)
         new = np.arange(start, start + len(tokens))                 # [T]
         states = self.embedding[tokens] + self._positional(new)     # [T, D]
         layers = []
@@ -115,6 +121,17 @@ class Decoder:
             states = np.tanh(states + attended)
             layers.append(layer)
         return states, tuple(layers)
+
+    def _tokens_of(self, checkpoint):
+        """Return the number of tokens in a checkpoint that may be extended."""
+        if not (isinstance(checkpoint, tuple) and len(checkpoint) == len(self.weights)
+                and all(isinstance(layer, Layer)
+                        and layer.k.shape[1] == self.embedding.shape[1]
+                        for layer in checkpoint)):
+            raise ValueError(f"checkpoint must have {len(self.weights)} layers of "
+                             f"width {self.embedding.shape[1]}, "
+                             f"got {shown(checkpoint)}")
+        return len(checkpoint[0].positions)
 
     def _positional(self, positions):
         """[T] -> [T, D]: sine in even columns, cosine in odd ones."""
@@ -445,9 +462,11 @@ def numpy_variables():
 
 def budget_list(text):
     parts = text.split(",")
-    if not all(part.isascii() and part.isdigit() for part in parts):
+    if len(parts) > 256 or not all(part.isascii() and part.isdigit()
+                                   and len(part) < 13 for part in parts):
         raise argparse.ArgumentTypeError(
-            f"must be whole numbers joined by commas, got {text!r}")
+            "must be at most 256 whole numbers below 10^12 joined by commas, "
+            f"got {shown(text)}")
     return distinct(tuple(map(int, parts)), text)
 
 

@@ -415,7 +415,8 @@ def main(argv=None) -> int:
                    for name in redraw(folder)]
         if not written:
             raise ValueError(f"{args.path}: no evidence to draw")
-        print(*written, sep="\n", file=sys.stderr)
+        if sys.stderr is not None:
+            print(*written, sep="\n", file=sys.stderr)
 
     return records.run_main("figures.py", work)
 

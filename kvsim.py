@@ -16,7 +16,7 @@ tokens, and there is no clock: hits are counted, time is not.
 """
 
 from collections import OrderedDict
-from numbers import Real
+from numbers import Integral, Real
 from typing import Hashable
 
 __all__ = ["LRUCache", "TwoTierCache"]
@@ -29,8 +29,7 @@ class LRUCache:
     """
 
     def __init__(self, capacity: float):
-        check_tokens("capacity", capacity)
-        self.capacity = capacity
+        self.capacity = tokens("capacity", capacity)
         self._sizes = OrderedDict()     # key -> size, oldest first
         self._used = 0
 
@@ -44,7 +43,7 @@ class LRUCache:
         NaN, TypeError for one that is no number.
         """
         if type(size) is not int or size < 0:   # the common case costs no call
-            check_tokens("size", size)
+            size = tokens("size", size)
         sizes = self._sizes
         if key in sizes:
             sizes.move_to_end(key)
@@ -55,9 +54,9 @@ class LRUCache:
             self._used += size
         return False
 
-    def _evict_down_to(self, tokens):
+    def _evict_down_to(self, most):
         sizes = self._sizes
-        while self._used > tokens:
+        while self._used > most:
             _, size = sizes.popitem(last=False)
             # An empty cache is exactly 0, whatever fractions were summed.
             self._used = self._used - size if sizes else 0
@@ -109,11 +108,13 @@ class TwoTierCache:
         return "<TwoTierCache: gpu {!r}, cpu {!r}>".format(self.gpu, self.cpu)
 
 
-def check_tokens(name, value):
-    """Raise unless `value` is a number of tokens, 0 or more."""
+def tokens(name, value):
+    """Return `value` as a number of tokens, 0 or more, or raise."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError("{} must be a number of tokens, got {!r}".format(
             name, value))
     if not value >= 0:                  # NaN is not >= 0 either
         raise ValueError("{} must be 0 tokens or more, got {!r}".format(
             name, value))
+    # Python's whole numbers do not overflow, as NumPy's small ones do.
+    return int(value) if isinstance(value, Integral) else value

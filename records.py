@@ -39,11 +39,21 @@ def write_file(path: str, data) -> None:
     """
     if isinstance(data, str):
         data = data.encode("utf-8")
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as file:
-            file.write(data)
-        return
-    target = os.path.realpath(path)         # a link stays a link
+    # A link stays a link.  Any other path stays as given, so that `name/` fails.
+    target = os.path.realpath(path) if os.path.islink(path) else path
+    try:
+        if os.path.islink(target):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if os.path.exists(target) and not os.path.isfile(target):
+            with open(target, "wb") as file:
+                file.write(data)
+        else:
+            replace_file(target, data)
+    except OSError as error:                # name the file that was asked for
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def replace_file(target, data):
     part = unfinished_name(target)
     try:
         with open(part, "xb") as file:
@@ -51,11 +61,9 @@ def write_file(path: str, data) -> None:
         if os.path.exists(target):
             shutil.copymode(target, part)
         os.replace(part, target)
-    except BaseException as error:
+    except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(part)
-        if isinstance(error, OSError):      # name the file that was asked for
-            raise OSError(error.errno, error.strerror, path) from None
         raise
 
 
@@ -65,7 +73,7 @@ def run_folder(path: str) -> Iterator[str]:
 
     Raise FileExistsError, before anything is made, when `path` exists.
     """
-    path = os.path.normpath(path)
+    path = path.rstrip(os.sep) or path
     refuse_existing(path)
     part = unfinished_name(path)
     with sigterm_as_exit():
@@ -94,7 +102,7 @@ def make_folder(part, path):
 
 def unfinished_name(path):
     folder, name = os.path.split(path)
-    return os.path.join(folder, f".{name}-{os.urandom(4).hex()}")
+    return os.path.join(folder, f".{name[:60]}-{os.urandom(4).hex()}")
 
 
 @contextlib.contextmanager
@@ -112,8 +120,10 @@ def sigterm_as_exit():
 
 def refuse_input_as_output(source: str, target: str) -> None:
     """Raise WrongUsage when `target` is the file `source`, by any name."""
-    if os.path.exists(target) and os.path.samefile(source, target):
-        raise WrongUsage(f"{target}: the output is also the input {source}")
+    # By realpath too: `file/` and `no/../file` do not exist and name a file.
+    for name in (target, os.path.realpath(target)):
+        if os.path.exists(name) and os.path.samefile(source, name):
+            raise WrongUsage(f"{target}: the output is also the input {source}")
 
 
 # -- Texts --------------------------------------------------------------------
@@ -132,11 +142,14 @@ def json_rows(rows) -> str:
 def emit(text: str) -> None:
     """Write `text` to stdout; a reader that has gone (`| head`) is no error."""
     try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "is closed")
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
         # What is still buffered must not fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise OSError(error.errno, error.strerror, "stdout") from None
 
@@ -179,7 +192,7 @@ class Progress:
     def __init__(self, label: str, total: int, stream=None):
         self.label, self.total, self.done = label, total, 0
         self.stream = sys.stderr if stream is None else stream
-        self.shown = self.stream.isatty()
+        self.shown = self.stream is not None and self.stream.isatty()
 
     def step(self, count: int = 1) -> None:
         """Count `count` more; draw only when the percentage changes."""
@@ -202,19 +215,21 @@ def run_main(script: str, work) -> int:
     OSError and ValueError become one line on stderr and status 1, WrongUsage
     status 2; an interrupt becomes status 130.
     """
-    status = 1
     try:
         work()
         return 0
     except WrongUsage as error:
-        message, status = str(error), 2
+        return fail(script, error, 2)
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        message = f"{place}{error.strerror or error}"
+        return fail(script, f"{place}{error.strerror or error}", 1)
     except ValueError as error:
-        message = str(error)
+        return fail(script, error, 1)
     except KeyboardInterrupt:
-        print(f"{script}: interrupted", file=sys.stderr)
-        return 130
-    print(f"{script}: {message}", file=sys.stderr)
+        return fail(script, "interrupted", 130)
+
+
+def fail(script, message, status):
+    if sys.stderr is not None:
+        print(f"{script}: {message}", file=sys.stderr)
     return status

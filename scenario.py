@@ -16,6 +16,7 @@ Everything here is simulated: the answer counts hits and measures nothing.
 """
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -73,15 +74,21 @@ def sweep_cpu(gpu: int, capacities: List[int], sizes: List[int],
     return misses
 
 
-def whole_number(text, least=0):
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
+def whole_number(text, least=0, most=10 ** 15):
+    digits = text.isascii() and text.isdigit() and len(text) < 20
+    if not digits or not least <= int(text) <= most:
         raise argparse.ArgumentTypeError(
-            "must be a whole number >= {}, got {!r}".format(least, text))
+            "must be a whole number from {} to {}, got {!r}".format(
+                least, most, text[:20]))
     return int(text)
 
 
-def count(text):
+def token_count(text):
     return whole_number(text, least=1)
+
+
+def doc_count(text):
+    return whole_number(text, least=1, most=10 ** 7)
 
 
 def capacity_list(text):
@@ -89,7 +96,7 @@ def capacity_list(text):
 
 
 def size_list(text):
-    return [count(part) for part in text.split(",")]
+    return [token_count(part) for part in text.split(",")]
 
 
 def pass_list(text):
@@ -110,9 +117,9 @@ def make_parser():
     parser.add_argument("--cpu", type=whole_number, default=0,
                         metavar="TOKENS",
                         help="CPU capacity; 0 is no CPU tier (%(default)s)")
-    parser.add_argument("--docs", type=count, metavar="N",
+    parser.add_argument("--docs", type=doc_count, metavar="N",
                         help="number of documents ({})".format(DOCS))
-    parser.add_argument("--tokens", type=count, metavar="N",
+    parser.add_argument("--tokens", type=token_count, metavar="N",
                         help="tokens in each document ({})".format(DOC_TOKENS))
     parser.add_argument("--sizes", type=size_list, metavar="LIST",
                         help="tokens of each document, in place of these two")
@@ -135,12 +142,15 @@ def pass_lines(passes):
 def emit(text):
     """Write `text` to stdout; return the exit status."""
     try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "is closed")
         sys.stdout.write(text)
         sys.stdout.flush()
         return 0
     except OSError as error:
         # What is still buffered must not fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):      # as in `... | head`
             return 0
         print("scenario.py: stdout: {}".format(error.strerror),

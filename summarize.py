@@ -17,6 +17,7 @@ The summary is no better than its rows: it cannot see how they were measured.
 
 import argparse
 import contextlib
+import errno
 import json
 import math
 import os
@@ -28,6 +29,7 @@ from typing import Dict, Iterable, List, Optional
 __all__ = ["read_samples", "summarize", "main"]
 
 CONFIGS = ("baseline", "lmcache")
+LARGEST_MS = sys.float_info.max / 2     # a median adds two
 
 
 class BadInput(ValueError):
@@ -55,6 +57,9 @@ def read_samples(lines: Iterable[bytes], name: str) -> Dict[str, dict]:
             if end != len(text):
                 raise ValueError("extra data after the row")
             config, pass_name, ttft_ms = read_row(row)
+        except json.JSONDecodeError as error:
+            raise BadInput("{}:{}: {} at column {}".format(
+                name, number, error.msg, error.colno)) from None
         except (ValueError, RecursionError) as error:
             raise BadInput("{}:{}: {}".format(name, number, error)) from None
         samples[config].setdefault(pass_name, []).append(ttft_ms)
@@ -80,8 +85,7 @@ def read_row(row):
         raise ValueError('"pass" must be a non-empty string, got {}'.format(
             member(row, "pass")))
     ttft_ms = row.get("ttft_ms")
-    # A whole number too large for a float is as good as infinite.
-    if not (type(ttft_ms) in (float, int) and 0 < ttft_ms <= sys.float_info.max):
+    if not (type(ttft_ms) in (float, int) and 0 < ttft_ms <= LARGEST_MS):
         raise ValueError('"ttft_ms" must be a finite number of milliseconds '
                          "> 0, got {}".format(member(row, "ttft_ms")))
     return config, pass_name, float(ttft_ms)
@@ -126,35 +130,46 @@ def ratios(over, under):
 
 def write_whole(path, text):
     """Replace the file `path` by `text`, or leave it as it was."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "w", encoding="utf-8") as file:   # a pipe, /dev/null
-            file.write(text)
-        return
-    target = os.path.realpath(path)         # a link stays a link
+    # A link stays a link.  Any other path stays as given, so that `name/` fails.
+    target = os.path.realpath(path) if os.path.islink(path) else path
+    try:
+        if os.path.islink(target):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if os.path.exists(target) and not os.path.isfile(target):
+            with open(target, "w", encoding="utf-8") as file:   # a pipe, a device
+                file.write(text)
+        else:
+            replace_file(target, text)
+    except OSError as error:                # name the file that was asked for
+        raise OSError(error.errno, error.strerror, path) from None
+
+
+def replace_file(target, text):
     folder, name = os.path.split(target)
-    part = os.path.join(folder, ".{}-{}".format(name, os.urandom(4).hex()))
+    part = os.path.join(folder, ".{}-{}".format(name[:60], os.urandom(4).hex()))
     try:
         with open(part, "x", encoding="utf-8", newline="\n") as file:
             file.write(text)
         if os.path.exists(target):
             shutil.copymode(target, part)
         os.replace(part, target)
-    except BaseException as error:
+    except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(part)
-        if isinstance(error, OSError):      # name the file that was asked for
-            raise OSError(error.errno, error.strerror, path) from None
         raise
 
 
 def emit(text):
     """Write `text` to stdout; a reader that has gone is no error."""
     try:
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "is closed")
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
         # What is still buffered must not fail once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):      # as in `... | head`
             raise OSError(error.errno, error.strerror, "stdout") from None
 
@@ -168,11 +183,11 @@ def main(argv: Optional[List[str]] = None) -> int:
     args = parser.parse_args(argv)
     try:
         with open(args.input, "rb") as lines:
-            if args.output and same_file(args.input, args.output):
+            if args.output is not None and same_file(args.input, args.output):
                 parser.error("output {} is the input".format(args.output))
             samples = read_samples(lines, args.input)
         text = json.dumps(summarize(samples), allow_nan=False) + "\n"
-        if args.output:
+        if args.output is not None:
             write_whole(args.output, text)
         emit(text)
     except OSError as error:
@@ -183,11 +198,14 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 
 def same_file(path, other):
-    return os.path.exists(other) and os.path.samefile(path, other)
+    # By realpath too: `file/` and `no/../file` do not exist and name a file.
+    return any(os.path.exists(name) and os.path.samefile(path, name)
+               for name in (other, os.path.realpath(other)))
 
 
 def fail(message):
-    print("summarize.py: {}".format(message), file=sys.stderr)
+    if sys.stderr is not None:
+        print("summarize.py: {}".format(message), file=sys.stderr)
     return 1
 
 

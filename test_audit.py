@@ -14,7 +14,7 @@ from test_support import (EVIDENCE, HOME, TemporaryFolder, at, call, copy_script
                           places, read, readme_block, replaced, run, run_block, write)
 
 KVLAB = os.path.join(EVIDENCE, "kvlab")
-NUMBERS = 102               # in the seven JSON files of evidence/kvlab
+NUMBERS = 103               # in the seven JSON files of evidence/kvlab
 
 
 class EvidenceCopy(TemporaryFolder):
@@ -76,7 +76,7 @@ class TestStrictness(unittest.TestCase):
                 self.assertEqual(len(list(audit.differences(found, expected))), 1)
 
     def test_duplicate_keys_and_constants_are_refused(self):
-        for text in ('{"a": 1, "a": 1}', "[NaN]", "[-Infinity]"):
+        for text in ('{"a": 1, "a": 1}', "[NaN]", "[-Infinity]", "[1e400]"):
             with self.subTest(text=text), self.assertRaises(ValueError):
                 audit.strict_json(text)
 
@@ -195,6 +195,10 @@ class TestPlantedKvsimBugs(unittest.TestCase):
          "            self._used -= sizes.pop(key)\n        if key in sizes:\n"),
         ("an entry as large as the cache is refused", "kvsim.py",
          "if size <= self.capacity", "if size < self.capacity"),
+        ("an entry too large for the GPU is kept from the CPU", "kvsim.py",
+         "        if self.gpu.access(key, size):\n",
+         "        if size > self.gpu.capacity:\n            return \"miss\"\n"
+         "        if self.gpu.access(key, size):\n"),
         ("the cache is cleared between passes", "scenario.py",
          "    docs = range(len(sizes))\n",
          "    docs = range(len(sizes))\n"
@@ -251,6 +255,49 @@ class TestTree(TemporaryFolder):
             self.assertEqual(list(self.faults()), [name])
             os.remove(os.path.join(self.tree, name))
             os.rename(self.tree + "-aside", os.path.join(self.tree, name))
+
+    def test_a_tree_among_records_hides_nothing(self):
+        for name in os.listdir(KVLAB):
+            shutil.copy(os.path.join(KVLAB, name), self.tree)
+        write(os.path.join(self.tree, "kvlab"), "cliff.json", "{}")
+        self.assertLessEqual({"cliff.json", "kvlab"}, set(self.faults()))
+
+    def test_a_folder_of_two_experiments_is_named(self):
+        mine = os.path.join(self.tree, "mine")
+        shutil.copytree(KVLAB, mine)
+        shutil.copy(os.path.join(self.tree, "cache-budget", "arrays.npz"), mine)
+        self.assertEqual(list(self.faults()), ["mine"])
+
+    def test_a_folder_in_a_run_folder_is_named(self):
+        mine = os.path.join(self.tree, "mine")
+        shutil.copytree(KVLAB, mine)
+        shutil.copytree(KVLAB, os.path.join(mine, "inner"))
+        self.assertEqual(self.faults()["mine"][0]["file"], "mine/inner")
+
+    def test_a_linked_path_is_refused(self):
+        link = self.path("link")
+        os.symlink(self.tree, link)
+        for path in (link, link + "/"):
+            status, out, err = call(audit.main, path)
+            self.assertEqual((status, out), (1, ""))
+            self.assertIn("is a symbolic link", err)
+
+    def test_a_huge_file_is_not_read(self):
+        with open(os.path.join(self.tree, "kvlab", "cliff.json"), "wb") as file:
+            file.truncate(1 << 40)
+        fault, = self.faults()["kvlab"]
+        self.assertIn("has 1099511627776 bytes", fault["found"])
+
+    def test_what_a_killed_audit_left_is_no_fault(self):
+        write(os.path.join(self.tree, "cache-budget"), ".audit.json-0123abcd", "x")
+        self.assertEqual(self.faults(), {})
+
+    def test_charts_of_a_run_by_another_name_count_as_audited(self):
+        mine = os.path.join(self.tree, "mine")
+        shutil.copytree(os.path.join(self.tree, "cache-budget"), mine)
+        write(mine, "notes.txt", "x")
+        report = json.loads(call(audit.main, self.tree)[1])
+        self.assertEqual(report["folders"]["mine"]["not_audited"], ["notes.txt"])
 
     def test_a_folder_that_holds_no_experiment_is_named(self):
         os.mkdir(os.path.join(self.tree, "mine"))

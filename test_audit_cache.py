@@ -46,8 +46,10 @@ class TestEveryField(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.rows = json.loads(read(os.path.join(TRUE, "results.json")))
-        cls.arrays, _ = audit_cache.read_archive(read(os.path.join(TRUE, "arrays.npz")))
         cls.expected = audit_cache.expected_records(*audit_cache.PUBLISHED)
+        cls.arrays, _ = audit_cache.read_archive(
+            read(os.path.join(TRUE, "arrays.npz")),
+            audit_cache.member_names(cls.expected))
 
     def faults(self, forged, at):
         """Return the faults of the record `at` when it reads `forged`."""
@@ -113,8 +115,10 @@ class TestEveryArray(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.arrays, _ = audit_cache.read_archive(read(os.path.join(TRUE, "arrays.npz")))
         cls.expected = audit_cache.expected_records(*audit_cache.PUBLISHED)
+        cls.arrays, _ = audit_cache.read_archive(
+            read(os.path.join(TRUE, "arrays.npz")),
+            audit_cache.member_names(cls.expected))
 
     def test_every_array_forged_in_some_way(self):
         forgeries = (
@@ -136,6 +140,12 @@ class TestEveryArray(unittest.TestCase):
             self.assertIsNone(audit_cache.array_fault(array, exact[name]), name)
             for forge in forgeries[at % 5::5]:
                 self.assertIsNotNone(audit_cache.array_fault(forge(array), exact[name]))
+
+
+def saved(array):
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=True)
+    return stream.getvalue()
 
 
 class TestForgedRun(EvidenceCopy):
@@ -160,11 +170,21 @@ class TestForgedRun(EvidenceCopy):
         with zipfile.ZipFile(self.path("arrays.npz")) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
 
-    def pack(self, members, method=zipfile.ZIP_STORED, **options):
+    def pack(self, members, method=zipfile.ZIP_STORED, comment=b"", **attributes):
+        """Write the archive as np.savez does, but for what is asked for."""
         with zipfile.ZipFile(self.path("arrays.npz"), "w", method) as archive:
             for name, data in members:
-                archive.writestr(zipfile.ZipInfo(name), data, method)
-            archive.comment = options.get("comment", b"")
+                info = zipfile.ZipInfo(name)
+                info.external_attr, info.compress_type = 0o600 << 16, method
+                for attribute, value in attributes.items():
+                    setattr(info, attribute, value)
+                archive.writestr(info, data, method)
+            archive.comment = comment
+
+    def test_a_packed_copy_of_the_archive_has_no_fault_but_its_hash(self):
+        self.pack(self.members().items())
+        self.assertEqual({fault["record"] for fault in self.audit()},
+                         {"sha256", "files.arrays.npz"})
 
     def pack_twice(self, pairs):
         with warnings.catch_warnings():
@@ -211,10 +231,7 @@ class TestForgedRun(EvidenceCopy):
         members = self.members()
         for kind in ("full", "cached"):
             name = f"11_8192_hot-prefix_3_{kind}.npy"
-            array = np.load(io.BytesIO(members[name]))
-            stream = io.BytesIO()
-            np.save(stream, array + 1e-9)
-            members[name] = stream.getvalue()
+            members[name] = saved(np.load(io.BytesIO(members[name])) + 1e-9)
         self.pack(members.items())
         self.rehash()
         self.assert_named("arrays.npz", "11_8192_hot-prefix_3_full")
@@ -222,13 +239,6 @@ class TestForgedRun(EvidenceCopy):
 
     def test_another_container_of_equal_arrays_is_told_apart(self):
         members = self.members()
-        with zipfile.ZipFile(self.path("arrays.npz"), "w") as archive:
-            for name, data in members.items():
-                info = zipfile.ZipInfo(name)
-                info.external_attr = 1
-                archive.writestr(info, data)
-        self.assert_named("arrays.npz", "sha256",
-                          "the arrays are equal, their container differs")
         for options in ({"comment": b"hello"}, {"method": zipfile.ZIP_DEFLATED}):
             self.pack(members.items(), **options)
             self.assert_named("arrays.npz", "sha256",
@@ -242,14 +252,12 @@ class TestForgedRun(EvidenceCopy):
     def test_last_bits_are_counted_and_not_judged(self):
         members = self.members()
         name = "11_8192_hot-prefix_3_cached.npy"
-        array = np.load(io.BytesIO(members[name]))
-        stream = io.BytesIO()
-        np.save(stream, array + 1e-15)
-        members[name] = stream.getvalue()
+        members[name] = saved(np.load(io.BytesIO(members[name])) + 1e-15)
         self.pack(members.items())
-        arrays, _ = audit_cache.read_archive(read(self.path("arrays.npz")))
         folder = RecordsOnly()
         expected = audit_cache.expected_records(*audit_cache.PUBLISHED)
+        arrays, _ = audit_cache.read_archive(read(self.path("arrays.npz")),
+                                             audit_cache.member_names(expected))
         exact = {f"{row['key']}_{kind}.npy": states for row in expected
                  for kind, states in audit_cache.expected_arrays(row).items()}
         equal = {key: arrays[key] if key == name else exact[key] for key in arrays}
@@ -268,8 +276,8 @@ class TestForgedRun(EvidenceCopy):
     def test_odd_containers_are_named_whatever_the_hash(self):
         members = self.members()
         pairs, names = list(members.items()), list(members)
-        stream = io.BytesIO()
-        np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
+        exact = np.load(io.BytesIO(pairs[0][1]))
+        pickled = saved(np.array([{}], dtype=object))
         for case, change in {
                 "another order": lambda: self.pack(reversed(pairs)),
                 "a duplicate": lambda: self.pack_twice(pairs),
@@ -279,17 +287,67 @@ class TestForgedRun(EvidenceCopy):
                                             pairs[1:]),
                 "compressed": lambda: self.pack(pairs, zipfile.ZIP_DEFLATED),
                 "a comment": lambda: self.pack(pairs, comment=b"hello"),
-                "a pickle": lambda: self.pack([(names[0], stream.getvalue())] +
-                                              pairs[1:]),
+                "a date": lambda: self.pack(pairs, date_time=(1999, 1, 1, 0, 0, 0)),
+                "attributes": lambda: self.pack(pairs, external_attr=0o120777 << 16),
+                "extra": lambda: self.pack(pairs, extra=b"xx\x02\x00hi"),
+                "bytes before": lambda: self.prepend(b"junk"),
+                "a hidden member": self.hide_a_member,
+                "Fortran order": lambda: self.pack(
+                    [(names[0], saved(np.asfortranarray(exact)))] + pairs[1:]),
+                "another header": lambda: self.pack(
+                    [(names[0], pairs[0][1].replace(b"}   ", b"} #x"))] + pairs[1:]),
+                "a pickle": lambda: self.pack([(names[0], pickled)] + pairs[1:]),
                 "bytes after": lambda: self.pack([(names[0], pairs[0][1] + b"x")] +
                                                  pairs[1:]),
                 "no array": lambda: self.pack([(names[0], b"x")] + pairs[1:]),
                 "no archive": lambda: write(self.folder, "arrays.npz", "x"),
                 "empty": lambda: write(self.folder, "arrays.npz", "")}.items():
             with self.subTest(case=case):
+                shutil.copy(os.path.join(TRUE, "arrays.npz"), self.folder)
                 change()
                 self.rehash()
                 self.assert_named("arrays.npz")
+
+    def prepend(self, junk):
+        data = read(self.path("arrays.npz"))
+        with open(self.path("arrays.npz"), "wb") as file:
+            file.write(junk + data)
+
+    def hide_a_member(self):
+        """Leave a member in the archive that its directory does not name."""
+        path = self.path("arrays.npz")
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr("forged.npy", b"x" * 100)
+            del archive.filelist[-1]
+            archive.NameToInfo.pop("forged.npy")
+
+    def test_odd_headers_are_named(self):
+        members = list(self.members().items())
+        name, data = members[0]
+        for header in (b"{'descr': '<f8', 'fortran_order': False, 'shape': (%d,)}"
+                       % 2 ** 70, b"{'descr': (", b"{[]:1}", b"{1:1,'a':2}",
+                       b"{'descr': ('<f8',), 'fortran_order': False, 'shape': (4, 16)}",
+                       b"{'descr': '<f8', 'fortran_order': False, 'shape': (True,)}",
+                       b"{'descr': '<f8', 'fortran_order': False, 'shape': (4L,)}"):
+            header = header.ljust(117) + b"\n"
+            self.pack([(name, data[:8] + bytes([118, 0]) + header + data[128:])]
+                      + members[1:])
+            with self.subTest(header=header):
+                self.assert_named("arrays.npz")
+
+    def test_arrays_that_would_broadcast_are_not_subtracted(self):
+        members = self.members()
+        for kind, shape in (("full", (9000, 1)), ("cached", (1, 9000))):
+            members[f"7_4096_hot-prefix_0_{kind}.npy"] = saved(np.zeros(shape))
+        self.pack(members.items())
+        self.assert_named("arrays.npz", "7_4096_hot-prefix_0_full")
+
+    def test_infinite_arrays_leave_a_strict_report(self):
+        members = self.members()
+        for kind in ("full", "cached"):
+            members[f"7_4096_hot-prefix_0_{kind}.npy"] = saved(np.full((12, 16), np.inf))
+        self.pack(members.items())
+        self.assert_named("arrays.npz", "7_4096_hot-prefix_0_full")
 
     def manifest_faults(self, forged):
         folder = audit.Folder(self.folder, known=True)
@@ -350,6 +408,19 @@ class TestForgedRun(EvidenceCopy):
             write(self.folder, name, true.replace(old, new, 1))
             self.assert_named(name)
 
+    def test_a_protocol_that_no_run_can_have_is_named(self):
+        mine = os.path.join(os.path.dirname(self.folder), "mine")
+        shutil.copytree(self.folder, mine)
+        true = json.loads(read(self.path("manifest.json")))
+        for budgets in ([4096.0], [True], [-1], [], "4096", None, [10 ** 12],
+                        list(range(257)), [1, 1]):
+            write(mine, "manifest.json", json.dumps(
+                replaced(true, ("protocol", "budgets"), budgets)))
+            status, out, _ = call(audit.main, mine)
+            fault, = json.loads(out)["folders"]["mine"]["faults"]
+            with self.subTest(budgets=budgets):
+                self.assertEqual((status, fault["record"]), (1, "protocol"))
+
     def test_a_run_of_another_name_says_its_own_protocol(self):
         mine = os.path.join(os.path.dirname(self.folder), "mine")
         self.assertEqual(call(decoder.main, "--out", mine, "--budgets", "5000",
@@ -381,6 +452,10 @@ class TestPlantedBugs(unittest.TestCase):
         "a budget overrun by one checkpoint": [
             ("while self.resident_bytes + size > self.budget_bytes:",
              "while self.resident_bytes > self.budget_bytes:")],
+        "a full budget counts as overrun": [
+            ("while self.resident_bytes + size > self.budget_bytes:",
+             "while self._entries and self.resident_bytes + size >= "
+             "self.budget_bytes:")],
         "a wrong position on resume": [
             ("new = np.arange(start, start + len(tokens))",
              "new = np.arange(start, start + len(tokens)) - (start > 0)")],
@@ -403,8 +478,9 @@ class TestPlantedBugs(unittest.TestCase):
                 self.assertEqual(text.count(old), 1, old)
                 text = text.replace(old, new)
             write(folder, "decoder.py", text)
-            # hot-and-cold tells LRU from FIFO; 3,000 bytes give skips.
-            run("decoder.py", "--out", "mine", "--budgets", "3000,12288",
+            # hot-and-cold tells LRU from FIFO; 3,000 bytes give skips; in 6,336
+            # bytes the two checkpoints of a prefix fit exactly.
+            run("decoder.py", "--out", "mine", "--budgets", "3000,6336,12288",
                 "--policies", "all,longest", folder=folder)
             done = run("audit.py", "mine", folder=folder)
             self.assertEqual(done.stderr, "")

@@ -108,6 +108,13 @@ class TestLRUCache(unittest.TestCase):
         cache = filled(0.3, ("a", 0.1), ("b", 0.2), ("c", 0.3), ("d", 0.3))
         self.check(cache, ["d"], 0.3)
 
+    @unittest.skipIf(np is None, "needs NumPy")
+    def test_small_numpy_integers_do_not_overflow(self):
+        cache = LRUCache(np.int32(100000))
+        for key in range(30):
+            cache.access(key, np.uint16(5011))
+        self.check(cache, list(range(11, 30)), 19 * 5011)
+
     def test_bad_capacity_is_refused(self):
         for error, values in ((TypeError, NO_NUMBERS), (ValueError, BAD_NUMBERS)):
             for value in values:

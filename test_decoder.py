@@ -1,7 +1,9 @@
 """decoder.py: the model, the run and the command; the cache is in test_cache.py."""
 
+import copy
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,7 +18,7 @@ except ImportError:
     raise unittest.SkipTest("decoder.py needs NumPy") from None
 
 import oracle
-from test_support import HOME, TemporaryFolder, call, read
+from test_support import HOME, TemporaryFolder, call, read, run
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2]
 
@@ -125,6 +127,37 @@ class TestModel(unittest.TestCase):
                 setattr(model, name, None)
         with self.assertRaises(TypeError):
             model.weights[0] = None
+
+    def test_copies_and_pickles_cannot_be_changed_either(self):
+        model = Decoder(7, hidden=8)
+        for twin in (copy.copy(model), copy.deepcopy(model),
+                     pickle.loads(pickle.dumps(model))):
+            self.assertEqual(twin.signature, model.signature)
+            with self.assertRaises(ValueError):
+                twin.weights[0][0][...] = 0
+
+    def test_a_checkpoint_of_another_shape_is_refused(self):
+        model = Decoder(7)
+        _, good = model.extend(TOKENS)
+        for bad in ("x", [], (), good[:1], good * 2, [*good],
+                    Decoder(7, hidden=8).extend(TOKENS)[1],
+                    Decoder(7, layers=3).extend(TOKENS)[1]):
+            with self.subTest(bad=bad), self.assertRaises(ValueError) as caught:
+                model.extend(TOKENS, bad)
+            self.assertIn("checkpoint must have 2 layers of width 16",
+                          str(caught.exception))
+
+    def test_a_long_list_of_tokens_is_cut_in_the_message(self):
+        for tokens in ([99] * 5000, np.full((99, 99), 1)):
+            with self.assertRaises((TypeError, ValueError)) as caught:
+                Decoder(7).extend(tokens)
+            self.assertLess(len(str(caught.exception)), 150)
+            self.assertNotIn("\n", str(caught.exception))
+
+    def test_numpy_random_is_loaded_with_the_script(self):
+        # An interrupt during its late import would be lost.
+        done = run("-c", "import decoder, sys; print('numpy.random' in sys.modules)")
+        self.assertEqual(done.stdout, "True\n")
 
     def test_any_bit_of_any_weight_changes_the_signature(self):
         model = Decoder(7)
@@ -315,6 +348,8 @@ class TestCommand(TemporaryFolder):
         for argv in ((), ("--out",), ("--out", "x", "--budgets", "1,x"),
                      ("--out", "x", "--budgets", ""), ("--out", "x", "--budgets", "-1"),
                      ("--out", "x", "--budgets", "8,8"), ("--ou", "x"),
+                     ("--out", "x", "--budgets", "1" * 13),
+                     ("--out", "x", "--budgets", ",".join(map(str, range(257)))),
                      ("--out", "x", "--policies", "lru"),
                      ("--out", "x", "--policies", "all,all")):
             with self.subTest(argv=argv):

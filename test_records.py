@@ -44,7 +44,7 @@ class TestWriteFile(TemporaryFolder):
         self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
 
     def test_a_failure_names_the_target_and_leaves_nothing(self):
-        for name in ("no/file", "."):
+        for name in ("no/file", ".", "new/", "no/../file"):
             with self.subTest(name=name), self.assertRaises(OSError) as caught:
                 records.write_file(self.path(name), "text")
             self.assertEqual(caught.exception.filename, self.path(name))
@@ -146,7 +146,7 @@ class TestTexts(TemporaryFolder):
         source = write(self.folder, "a", "text")
         os.symlink("a", self.path("link"))
         os.link(source, self.path("hard"))
-        for name in ("a", "./a", "link", "hard"):
+        for name in ("a", "./a", "link", "hard", "a/", "a/.", "no/../a"):
             with self.subTest(name=name), self.assertRaises(records.WrongUsage) as caught:
                 records.refuse_input_as_output(source, self.path(name))
             self.assertIn("is also the input", str(caught.exception))
@@ -210,6 +210,13 @@ class TestProgress(unittest.TestCase):
         progress.step(2)
         progress.step(1)
         self.assertEqual(stream.getvalue(), "\rx:  66 %\rx: 100 %\n")
+
+    def test_no_stderr_sees_nothing(self):
+        script = "import sys; sys.stderr = None; import records; " \
+                 "records.Progress('x', 1).step(); " \
+                 "sys.exit(records.run_main('x.py', lambda: int('x')))"
+        done = run("-c", script)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
 
     def test_a_file_sees_nothing(self):
         stream = io.StringIO()

@@ -12,22 +12,28 @@ from kvsim import LRUCache, TwoTierCache
 from test_support import call, copy_scripts, run
 
 
-# Documents of 1, 7, 7, 1 and 5 tokens, a GPU of 5 and a CPU of 6; 7 fits neither.
+# Documents 0 to 4 of 5, 4, 1, 8 and 1 tokens; a GPU of 4 tokens and a CPU of 7.
 #          read     GPU after   CPU after (oldest first)
-#   fwd    0 miss   0           0
-#          3 miss   0 3         0 3
-#          4 miss   4           3 4     0 makes room
-#   rev    4 gpu    4           3 4     the CPU is not touched
-#          3 cpu    3           4 3
-#          0 miss   3 0         3 0     4 makes room
-#   fwd    0 gpu    3 0         3 0
-#          3 gpu    0 3         3 0
-#          4 miss   4           0 4     3 makes room: the GPU hit left it oldest
-#   rev    4 gpu    4           0 4
-#          3 miss   3           4 3     0 makes room
-#          0 miss   3 0         3 0
-WORKED = [((0, 0, 5), []), ((1, 1, 3), [4, 3]), ((2, 0, 3), [0, 3]),
-          ((1, 0, 4), [4])]
+#   fwd    0 miss   -           0         too large for the GPU alone
+#          1 miss   1           1         0 makes room
+#          2 miss   2           1 2       1 makes room in the GPU
+#          3 miss   2           1 2       too large for both: evicts nothing
+#          4 miss   2 4         1 2 4
+#   rev    4 gpu    2 4         1 2 4     the CPU is not touched
+#          3 miss   2 4         1 2 4
+#          2 gpu    4 2         1 2 4
+#          1 cpu    1           2 4 1     2 and 4 make room in the GPU
+#          0 miss   1           0         all make room in the CPU
+#   fwd    0 cpu    1           0
+#          1 gpu    1           0
+#          2 miss   2           0 2
+#          3 miss   2           0 2
+#          4 miss   2 4         0 2 4
+#   fwd    0 cpu    2 4         2 4 0
+#          1 miss   1           1
+#          2, 3, 4 miss, as in the first pass
+WORKED = [((0, 0, 5), []), ((2, 1, 2), [4, 2, 1]), ((1, 1, 3), [0, 1]),
+          ((0, 1, 4), [0])]
 
 
 def counts(row):
@@ -137,10 +143,20 @@ class TestCommand(unittest.TestCase):
         self.assertEqual(list(misses.items()), [("3", 2), ("0", 3), ("5", 0)])
 
     def test_sizes_stand_in_for_docs_and_tokens(self):
-        rows = self.answer("--gpu", 5, "--cpu", 6, "--sizes", "1,7,7,1,5",
-                           "--passes", "fwd,rev,fwd,rev")["passes"]
+        rows = self.answer("--gpu", 4, "--cpu", 7, "--sizes", "5,4,1,8,1",
+                           "--passes", "fwd,rev,fwd,fwd")["passes"]
         self.assertEqual([(counts(row), row["hit_docs"]) for row in rows],
                          WORKED)
+
+    def test_sweeps_answer_for_the_last_of_three_passes(self):
+        orders = ("--passes", "fwd,fwd,rev")
+        self.assertEqual(self.answer("--sweep-gpu", "21520", *orders), {"21520": 4})
+        self.assertEqual(self.answer("--sweep-cpu", "0,56000", *orders),
+                         {"0": 6, "56000": 0})
+
+    def test_one_document_too_large_never_hits(self):
+        rows = self.answer("--docs", 1, "--tokens", 30000, "--passes", "fwd,fwd")
+        self.assertEqual([counts(row) for row in rows["passes"]], [(0, 0, 1)] * 2)
 
     def test_capacity_zero_and_leading_zeros(self):
         self.assertEqual(self.answer("--gpu", 0, "--docs", "02")["passes"][1],
@@ -151,7 +167,8 @@ class TestCommand(unittest.TestCase):
 class TestRefusals(unittest.TestCase):
 
     CASES = (
-        ("--docs", "-1"), ("--docs", "0"), ("--docs", "1.5"), ("--docs", ""),
+        ("--docs", "10000001"), ("--docs", "9" * 20), ("--docs", "-1"), ("--docs", "0"),
+        ("--docs", "1.5"), ("--docs", ""),
         ("--tokens", "0"), ("--tokens", "-3"), ("--tokens", "x"),
         ("--gpu", "-1"), ("--gpu", "1e3"), ("--gpu", "1_000"), ("--gpu", "nan"),
         ("--gpu", " 5"), ("--gpu", "\u0665"), ("--gpu", "\u00b2"),
@@ -171,8 +188,10 @@ class TestRefusals(unittest.TestCase):
 
     def test_message_says_what_came_and_what_is_allowed(self):
         for argv, message in (
-                (("--gpu", "-1"), "--gpu: must be a whole number >= 0, got '-1'"),
-                (("--docs", "0"), "--docs: must be a whole number >= 1, got '0'"),
+                (("--gpu", "-1"), "--gpu: must be a whole number from 0 to "
+                                   "1000000000000000, got '-1'"),
+                (("--docs", "0"), "--docs: must be a whole number from 1 to "
+                                   "10000000, got '0'"),
                 (("--passes", "Fwd"), "--passes: must be fwd and rev joined by "
                                       "commas, got 'Fwd'")):
             self.assertIn(message, call(scenario.main, *argv)[2])
@@ -216,6 +235,13 @@ class TestProcess(unittest.TestCase):
                          "os.O_WRONLY), 1); sys.exit(scenario.main([]))")
         self.assertEqual((done.returncode, done.stderr),
                          (1, "scenario.py: stdout: No space left on device\n"))
+
+
+    def test_a_closed_stdout_is_one_line_on_stderr(self):
+        done = run("-c", "import scenario, sys; sys.stdout = None; "
+                         "sys.exit(scenario.main([]))")
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "scenario.py: stdout: is closed\n"))
 
 
 class TestPublicFunctions(unittest.TestCase):

@@ -77,6 +77,11 @@ class TestSummary(unittest.TestCase):
         for key in ("baseline", "lmcache", "ratio"):
             self.assertEqual(list(got[key]), ["1", "2", "10", "\u7b2c"])
 
+    def test_ratio_keeps_the_order_of_baseline(self):
+        got = summary(row("lmcache", "b", 1), row("lmcache", "a", 1),
+                      row("baseline", "a", 1), row("baseline", "b", 1))
+        self.assertEqual(list(got["ratio"]), ["a", "b"])
+
     def test_ratio_holds_only_passes_of_both_configs(self):
         got = summary(row("baseline", "a", 1), row("lmcache", "b", 1))
         self.assertEqual(got["ratio"], {})
@@ -92,7 +97,7 @@ class TestSummary(unittest.TestCase):
         self.assertIs(type(got["mean_ms"]), float)
 
     def test_ratio_beyond_floats_is_left_out(self):
-        got = summary(row("baseline", "a", 1e308), row("lmcache", "a", 1e-308))
+        got = summary(row("baseline", "a", 1e307), row("lmcache", "a", 1e-307))
         self.assertEqual(got["ratio"], {"a": {}})
 
     def test_other_keys_are_ignored_or_missing(self):
@@ -137,6 +142,10 @@ class TestCommand(TemporaryFolder):
         self.assertTrue(read(out).startswith(b'{"baseline"'))
         self.assertEqual(stat.S_IMODE(os.stat(out).st_mode), 0o640)
 
+    def test_a_name_as_long_as_may_be_is_written(self):
+        out = self.path("x" * 255)
+        self.assertEqual(self.summarize(row("baseline", "a", 1), out)[0], 0)
+
     def test_a_link_to_the_output_stays_a_link(self):
         out = write(self.folder, "out.json", "old")
         os.symlink(out, self.path("link"))
@@ -149,8 +158,11 @@ class TestCommand(TemporaryFolder):
         source = write(self.folder, "in.jsonl", text)
         os.symlink(source, self.path("soft"))
         os.link(source, self.path("hard"))
+        os.symlink(source + "/", self.path("slashed"))
         for name in (source, os.path.join(self.folder, ".", "in.jsonl"),
-                     self.path("soft"), self.path("hard")):
+                     self.path("soft"), self.path("hard"), self.path("slashed"),
+                     source + "/", source + "/.", source + "/x/..",
+                     self.path("no", "..", "in.jsonl")):
             with self.subTest(name=name):
                 status, out, err = self.summarize(text, name)
                 self.assertEqual((status, out), (2, ""))
@@ -163,14 +175,20 @@ class TestCommand(TemporaryFolder):
         self.assertEqual((status, printed, read(out)), (1, "", b"old"))
 
     def test_output_that_cannot_be_written_is_one_line(self):
+        os.symlink("loop", self.path("loop"))
         for name, why in (("no/such/out.json", "No such file or directory"),
+                          ("", "No such file or directory"),
+                          ("new/", "No such file or directory"),
+                          ("loop", "Too many levels of symbolic links"),
+                          ("/dev/full", "No space left on device"),
                           (".", "Is a directory")):
-            out = self.path(name)
+            out = self.path(name) if name else ""
             with self.subTest(name=name):
                 answer = self.summarize(row("baseline", "a", 1), out)
                 self.assertEqual(answer, (1, "", "summarize.py: {}: {}\n".format(
                     out, why)))
-                self.assertEqual(os.listdir(self.folder), ["in.jsonl"])
+                self.assertEqual(sorted(os.listdir(self.folder)),
+                                 ["in.jsonl", "loop"])
 
     def test_what_is_no_regular_file_is_written_directly(self):
         self.assertEqual(self.summarize(row("baseline", "a", 1), os.devnull)[0], 0)
@@ -218,7 +236,8 @@ class TestRefusals(unittest.TestCase):
 
     GOOD = row("baseline", "a", 1)
     BAD = (
-        ("broken JSON", '{"config": "baseline",', "Expecting"),
+        ("broken JSON", '{"config": "baseline",', "Expecting property name enclosed in "
+         "double quotes at column 23"),
         ("two objects", GOOD + " " + GOOD, "extra data"),
         ("no object", "[1]", "a row must be a JSON object, got [1]"),
         ("null", "null", "a row must be a JSON object, got null"),
@@ -245,6 +264,7 @@ class TestRefusals(unittest.TestCase):
         ("NaN elsewhere", row("baseline", "a", 1, doc=float("nan")), "NaN"),
         ("beyond floats", GOOD.replace('"ttft_ms": 1', '"ttft_ms": 1e999'),
          "got Infinity"),
+        ("twice it beyond floats", row("baseline", "a", 1.7e308), "got 1.7e+308"),
         ("whole and beyond floats", GOOD.replace('"ttft_ms": 1', '"ttft_ms": 1'
                                                  + "0" * 400), "got 1000"),
         ("a second mark", "\ufeff" + GOOD, ""),
