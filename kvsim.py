@@ -4,6 +4,7 @@ Which documents does an LLM server still hold when they are read again?
 
     cache = LRUCache(capacity)                          one tier
     tiers = TwoTierCache(gpu_capacity, cpu_capacity)    GPU, backed by CPU
+    tiers = ExclusiveTwoTierCache(gpu_capacity, cpu_capacity)     no copies
 
 `access(key, size)` reads one entry and reports where it was found.
 Capacities and sizes are numbers of tokens: 0 or more, whole or not.
@@ -19,7 +20,7 @@ from collections import OrderedDict
 from numbers import Integral, Real
 from typing import Hashable
 
-__all__ = ["LRUCache", "TwoTierCache"]
+__all__ = ["LRUCache", "TwoTierCache", "ExclusiveTwoTierCache"]
 
 
 class LRUCache:
@@ -60,6 +61,18 @@ class LRUCache:
             _, size = sizes.popitem(last=False)
             # An empty cache is exactly 0, whatever fractions were summed.
             self._used = self._used - size if sizes else 0
+
+    def remove(self, key: Hashable) -> float:
+        """Remove `key` and return its size; raise KeyError if not stored."""
+        size = self._sizes.pop(key)
+        self._used = self._used - size if self._sizes else 0
+        return size
+
+    def oldest(self) -> Hashable:
+        """Return the key that is evicted next; raise KeyError when empty."""
+        for key in self._sizes:
+            return key
+        raise KeyError("the cache is empty")
 
     @property
     def used(self) -> float:
@@ -106,6 +119,51 @@ class TwoTierCache:
 
     def __repr__(self):
         return "<TwoTierCache: gpu {!r}, cpu {!r}>".format(self.gpu, self.cpu)
+
+
+class ExclusiveTwoTierCache:
+    """A GPU tier whose evicted entries go down to a CPU tier.
+
+    `gpu` and `cpu` are LRUCaches, and an entry is in one of them at most:
+    together they hold what one tier could not.  For entries of one size,
+    tiers that are multiples of it hold what one LRU tier of both holds.
+    """
+
+    def __init__(self, gpu_capacity: float, cpu_capacity: float):
+        self.gpu = LRUCache(gpu_capacity)
+        self.cpu = LRUCache(cpu_capacity)
+
+    def access(self, key: Hashable, size: float) -> str:
+        """Read `key`; return the tier that held it: "gpu", "cpu" or "miss".
+
+        A CPU hit moves the entry, with its stored size, into the GPU; a miss
+        stores it there.  What the GPU evicts, oldest first, and an entry too
+        large for the GPU become the CPU's most recent, or are dropped when
+        too large for it.  Errors are those of LRUCache.access.
+        """
+        size = tokens("size", size)
+        if key in self.gpu:
+            self.gpu.access(key, size)
+            return "gpu"
+        in_cpu = key in self.cpu
+        if in_cpu:
+            # It leaves before anything goes down, so that its room is free.
+            size = self.cpu.remove(key)
+        self._store(key, size)
+        return "cpu" if in_cpu else "miss"
+
+    def _store(self, key, size):
+        if size > self.gpu.capacity:
+            self.cpu.access(key, size)
+            return
+        while self.gpu.used > self.gpu.capacity - size:
+            oldest = self.gpu.oldest()
+            self.cpu.access(oldest, self.gpu.remove(oldest))
+        self.gpu.access(key, size)
+
+    def __repr__(self):
+        return "<ExclusiveTwoTierCache: gpu {!r}, cpu {!r}>".format(
+            self.gpu, self.cpu)
 
 
 def tokens(name, value):

@@ -9,11 +9,14 @@ They are for small inputs: most take time that grows with the square of it.
 """
 
 import math
+from bisect import bisect_right
 from fractions import Fraction
+from itertools import combinations
 
-__all__ = ["ListLRU", "ListTiers", "ListPrefixCache", "attention", "decode",
-           "grouped_heads", "project", "decoder_states", "median", "mean",
-           "percentile"]
+__all__ = ["ListLRU", "ListTiers", "ListMirror", "ListExclusive",
+           "read_requests", "stack_needs", "belady_hits", "most_hits",
+           "ListPrefixCache", "attention", "decode", "grouped_heads", "project",
+           "decoder_states", "median", "mean", "percentile"]
 
 
 # -- Caches sized in tokens ---------------------------------------------------
@@ -50,12 +53,121 @@ class ListTiers:
     def __init__(self, gpu_capacity, cpu_capacity):
         self.gpu, self.cpu = ListLRU(gpu_capacity), ListLRU(cpu_capacity)
 
+    def find(self, key):
+        if self.gpu.holds(key):
+            return "gpu"
+        return "cpu" if self.cpu.holds(key) else "miss"
+
     def access(self, key, size):
-        in_gpu, in_cpu = self.gpu.holds(key), self.cpu.holds(key)
-        if not in_gpu:
+        tier = self.find(key)
+        if tier != "gpu":
             self.cpu.access(key, size)
         self.gpu.access(key, size)
-        return "gpu" if in_gpu else "cpu" if in_cpu else "miss"
+        return tier
+
+
+class ListMirror(ListTiers):
+    """Two list LRUs that are both touched on every access."""
+
+    def access(self, key, size):
+        tier = self.find(key)
+        self.gpu.access(key, size)
+        self.cpu.access(key, size)
+        return tier
+
+
+class ListExclusive(ListTiers):
+    """Two list LRUs that hold an entry once; what leaves the GPU goes down."""
+
+    def access(self, key, size):
+        tier = self.find(key)
+        if tier == "cpu":
+            entry = next(entry for entry in self.cpu.entries if entry[0] == key)
+            self.cpu.entries.remove(entry)
+            size = entry[1]
+        if tier != "gpu" and size > self.gpu.capacity:
+            self.cpu.access(key, size)
+            return tier
+        while tier != "gpu" and self.gpu.total() + size > self.gpu.capacity:
+            self.cpu.access(*self.gpu.entries.pop(0))
+        self.gpu.access(key, size)
+        return tier
+
+
+# -- Requests of blocks -------------------------------------------------------
+
+def touched(blocks, touch):
+    return blocks[::-1] if touch == "tail" else blocks
+
+
+def read_requests(requests, tiers, touch) -> list:
+    """Return for each request where its blocks were found, as a list of "gpu",
+    "cpu" and "miss".
+
+    `requests` is a list of lists of blocks; `tiers` counts in blocks.
+    """
+    answer = []
+    for blocks in requests:
+        found = [tiers.find(block) for block in blocks]
+        if "miss" in found:                 # the walk ends there
+            first = found.index("miss")
+            found[first:] = ["miss"] * (len(blocks) - first)
+        for block in touched(blocks, touch):
+            tiers.access(block, 1)
+        answer.append(found)
+    return answer
+
+
+def stack_needs(requests, touch) -> list:
+    """Return for each request the smallest LRU, in blocks, in which each of
+    its blocks hits; None for one that hits in no cache.
+
+    All LRU caches are the top of one stack, the most recent first (Mattson
+    1970): a block hits where the deepest block up to it is in the cache.
+    """
+    stack, answer = [], []
+    for blocks in requests:
+        needs, deepest = [], 0
+        for block in blocks:
+            if deepest is not None:
+                deepest = (max(deepest, stack.index(block) + 1)
+                           if block in stack else None)
+            needs.append(deepest)
+        for block in touched(blocks, touch):
+            if block in stack:
+                stack.remove(block)
+            stack.insert(0, block)
+        answer.append(needs)
+    return answer
+
+
+def belady_hits(requests, capacity) -> int:
+    """Return the hits of single blocks when, after each request, the blocks
+    are kept that will be read soonest."""
+    reads = {}
+    for now, blocks in enumerate(requests):
+        for block in blocks:
+            reads.setdefault(block, []).append(now)
+    kept, hits = set(), 0
+    for now, blocks in enumerate(requests):
+        hits += len(kept.intersection(blocks))
+        later = [(reads[block][bisect_right(reads[block], now)], block)
+                 for block in kept.union(blocks) if reads[block][-1] > now]
+        kept = {block for _, block in sorted(later)[:capacity]}
+    return hits
+
+
+def most_hits(requests, capacity, kept=frozenset()) -> int:
+    """Return the most hits of single blocks, by trying every choice of what to
+    keep after each request."""
+    if not requests:
+        return 0
+    blocks, later = requests[0], requests[1:]
+    choices = kept.union(blocks)
+    room = min(capacity, len(choices))
+    return len(kept.intersection(blocks)) + max(
+        most_hits(later, capacity, frozenset(choice))
+        for choice in combinations(sorted(choices), room))
 
 
 # -- Prefixes under a byte budget ---------------------------------------------

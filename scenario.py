@@ -5,12 +5,14 @@ How often is a document still in the cache when it is read again?
     python3 scenario.py --passes fwd,fwd
     python3 scenario.py --cpu 56000 --passes fwd,fwd,rev
     python3 scenario.py --passes fwd,fwd --sweep-gpu 50109,50110
+    python3 scenario.py --cpu 30066 --tiers exclusive --passes fwd,fwd
 
 Documents 0, 1, 2, ... have one size, or those of --sizes.  `fwd` reads them
 from the first to the last, `rev` from the last to the first, and one cache
 lives through all passes.  The output is one JSON object: the counts of every
 pass or, with a sweep, one count of the last pass for each capacity: hits in
-either tier for --sweep-gpu, misses for --sweep-cpu.
+either tier for --sweep-gpu, misses for --sweep-cpu.  `inclusive` tiers keep
+a copy of what is read in the CPU, `exclusive` ones keep a document in one tier.
 
 Everything here is simulated: the answer counts hits and measures nothing.
 """
@@ -22,11 +24,12 @@ import os
 import sys
 from typing import Dict, List, Optional
 
-from kvsim import TwoTierCache
+from kvsim import ExclusiveTwoTierCache, TwoTierCache
 
 __all__ = ["run_passes", "sweep_gpu", "sweep_cpu", "main"]
 
 DOCS, DOC_TOKENS = 10, 5011     # of the exercise
+TIERS = {"inclusive": TwoTierCache, "exclusive": ExclusiveTwoTierCache}
 
 
 def run_passes(cache, sizes: List[int], orders: List[str]) -> List[dict]:
@@ -55,21 +58,24 @@ def read_pass(cache, sizes, order):
 
 
 def sweep_gpu(capacities: List[int], cpu: int, sizes: List[int],
-              orders: List[str]) -> Dict[str, int]:
-    """Return {GPU capacity, as text: hits of the last pass in either tier}."""
+              orders: List[str], tiers=TwoTierCache) -> Dict[str, int]:
+    """Return {GPU capacity, as text: hits of the last pass in either tier}.
+
+    `tiers` makes the cache of each run from its GPU and CPU capacity.
+    """
     hits = {}
     for gpu in capacities:
-        last = run_passes(TwoTierCache(gpu, cpu), sizes, orders)[-1]
+        last = run_passes(tiers(gpu, cpu), sizes, orders)[-1]
         hits[str(gpu)] = last["gpu_hits"] + last["cpu_hits"]
     return hits
 
 
 def sweep_cpu(gpu: int, capacities: List[int], sizes: List[int],
-              orders: List[str]) -> Dict[str, int]:
-    """Return {CPU capacity, as text: misses of the last pass}."""
+              orders: List[str], tiers=TwoTierCache) -> Dict[str, int]:
+    """Return {CPU capacity, as text: misses of the last pass}; see sweep_gpu."""
     misses = {}
     for cpu in capacities:
-        last = run_passes(TwoTierCache(gpu, cpu), sizes, orders)[-1]
+        last = run_passes(tiers(gpu, cpu), sizes, orders)[-1]
         misses[str(cpu)] = last["misses"]
     return misses
 
@@ -117,6 +123,8 @@ def make_parser():
     parser.add_argument("--cpu", type=whole_number, default=0,
                         metavar="TOKENS",
                         help="CPU capacity; 0 is no CPU tier (%(default)s)")
+    parser.add_argument("--tiers", choices=sorted(TIERS), default="inclusive",
+                        help="whether the CPU keeps copies (%(default)s)")
     parser.add_argument("--docs", type=doc_count, metavar="N",
                         help="number of documents ({})".format(DOCS))
     parser.add_argument("--tokens", type=token_count, metavar="N",
@@ -164,14 +172,14 @@ def main(argv: Optional[List[str]] = None) -> int:
     if args.sizes and (args.docs or args.tokens):
         parser.error("argument --sizes: not allowed with --docs or --tokens")
     sizes = args.sizes or [args.tokens or DOC_TOKENS] * (args.docs or DOCS)
+    reading, tiers = (sizes, args.passes), TIERS[args.tiers]
     if args.sweep_gpu:
-        answer = json.dumps(sweep_gpu(args.sweep_gpu, args.cpu, sizes, args.passes))
-        return emit(answer + "\n")
+        hits = sweep_gpu(args.sweep_gpu, args.cpu, *reading, tiers)
+        return emit(json.dumps(hits) + "\n")
     if args.sweep_cpu:
-        answer = json.dumps(sweep_cpu(args.gpu, args.sweep_cpu, sizes, args.passes))
-        return emit(answer + "\n")
-    cache = TwoTierCache(args.gpu, args.cpu)
-    return emit(pass_lines(run_passes(cache, sizes, args.passes)))
+        misses = sweep_cpu(args.gpu, args.sweep_cpu, *reading, tiers)
+        return emit(json.dumps(misses) + "\n")
+    return emit(pass_lines(run_passes(tiers(args.gpu, args.cpu), *reading)))
 
 
 if __name__ == "__main__":
