@@ -33,7 +33,7 @@ import records
 from attention import attention_step
 
 __all__ = ["Decoder", "Layer", "PrefixCache", "Protocol", "checkpoint_bytes",
-           "run", "main"]
+           "paste", "run", "main"]
 
 # T tokens of a request, n tokens of a prefix, D hidden size, L layers
 
@@ -62,6 +62,13 @@ def joined(checkpoints):
     """Return an owned checkpoint of all rows of `checkpoints`, in order."""
     return tuple(Layer(*map(np.concatenate, zip(*layers)))
                  for layers in zip(*checkpoints))
+
+
+def paste(checkpoint, layers) -> None:
+    """Copy the rows of `checkpoint` into the first rows of `layers`."""
+    for layer, old in zip(layers, checkpoint):
+        for array, rows in zip(layer, old):
+            array[:len(rows)] = rows
 
 
 class Decoder:
@@ -94,6 +101,7 @@ class Decoder:
     embedding = property(lambda self: self._embedding)
     weights = property(lambda self: self._weights)
     signature = property(lambda self: self._signature)
+    hidden = property(lambda self: self._embedding.shape[1])
 
     def __reduce__(self):
         # A copied or unpickled array could be written to.
@@ -109,28 +117,55 @@ class Decoder:
         """
         tokens = self.token_ids(tokens)
         start = 0 if checkpoint is None else self._tokens_of(checkpoint)
-        new = np.arange(start, start + len(tokens))                 # [T]
+        layers = self.room_for(start + len(tokens))
+        if checkpoint is not None:
+            paste(checkpoint, layers)
+        return self._compute(tokens, layers, start), layers
+
+    def room_for(self, tokens: int):
+        """Return a checkpoint with rows for `tokens` tokens, not yet filled."""
+        return tuple(Layer(np.empty((tokens, self.hidden)),
+                           np.empty((tokens, self.hidden)),
+                           np.empty(tokens, np.int64)) for _ in self.weights)
+
+    def extend_in_place(self, tokens, layers, start: int):
+        """Compute `tokens` [T] after the first `start` rows of `layers`.
+
+        Their rows are written into `layers`, a checkpoint with room for them,
+        and nothing is copied; what stands in later rows is not looked at.
+        Return the states [T, D].  Raise as `extend` does, and ValueError for
+        too little room, before anything changes.
+        """
+        tokens = self.token_ids(tokens)
+        room = len(layers[0].positions)
+        whole("start", start, least=0)
+        if start + len(tokens) > room:
+            raise ValueError(f"there is room for {room} tokens, got {start} and "
+                             f"{len(tokens)} more")
+        return self._compute(tokens, layers, start)
+
+    def _compute(self, tokens, layers, start):
+        stop = start + len(tokens)
+        new = np.arange(start, stop)                                # [T]
         states = self.embedding[tokens] + self._positional(new)     # [T, D]
-        layers = []
-        for index, (wq, wk, wv) in enumerate(self.weights):
-            layer = Layer(states @ wk, states @ wv, new.copy())
-            if checkpoint is not None:
-                layer = Layer(*map(np.concatenate, zip(checkpoint[index], layer)))
-            later = layer.positions > new[:, None]                  # [T, n + T]
-            attended, _ = attention_step(states @ wq, layer.k, layer.v, later)
+        for (wq, wk, wv), layer in zip(self.weights, layers):
+            np.matmul(states, wk, layer.k[start:stop])
+            np.matmul(states, wv, layer.v[start:stop])
+            layer.positions[start:stop] = new
+            later = layer.positions[:stop] > new[:, None]           # [T, n + T]
+            attended, _ = attention_step(states @ wq, layer.k[:stop],
+                                         layer.v[:stop], later)
             states = np.tanh(states + attended)
-            layers.append(layer)
-        return states, tuple(layers)
+        return states
 
     def _tokens_of(self, checkpoint):
         """Return the number of tokens in a checkpoint that may be extended."""
         if not (isinstance(checkpoint, tuple) and len(checkpoint) == len(self.weights)
                 and all(isinstance(layer, Layer)
-                        and layer.k.shape[1] == self.embedding.shape[1]
+                        and layer.k.shape[1] == self.hidden
                         for layer in checkpoint)):
             raise ValueError(f"checkpoint must have {len(self.weights)} layers of "
-                             f"width {self.embedding.shape[1]}, "
-                             f"got {shown(checkpoint)}")
+                             f"width {self.hidden}, got {shown(checkpoint)}")
         return len(checkpoint[0].positions)
 
     def _positional(self, positions):
@@ -444,18 +479,12 @@ def write_run(path, protocol):
         records.write_file(os.path.join(folder, "arrays.npz"), archive.getvalue())
         made_of = records.manifest(
             protocol.description(),
-            {"numpy": np.__version__, "variables": numpy_variables()},
+            {"numpy": np.__version__, "variables": records.kernel_variables()},
             ["attention.py", "decoder.py", "records.py"],
             folder, ["arrays.npz", "results.json"])
         records.write_file(os.path.join(folder, "manifest.json"),
                            records.json_text(made_of))
     return max(row["max_abs_error"] for row in results)
-
-
-def numpy_variables():
-    """Return the variables that choose NumPy's and OpenBLAS's kernels."""
-    return {name: value for name, value in sorted(os.environ.items())
-            if name.startswith(("NPY_", "OPENBLAS_"))}
 
 
 # -- The command --------------------------------------------------------------

@@ -15,6 +15,7 @@ Renaming is atomic on one file system; nothing here survives a power cut.
 
 import contextlib
 import errno
+import gc
 import hashlib
 import json
 import os
@@ -27,6 +28,8 @@ from typing import Iterator
 
 __all__ = ["write_file", "run_folder", "refuse_input_as_output", "emit",
            "json_text", "json_rows", "sha256", "source_sha256", "manifest",
+           "one_blas_thread", "garbage_collection_off", "cpu_model",
+           "kernel_variables",
            "Progress", "WrongUsage", "run_main"]
 
 
@@ -39,18 +42,24 @@ def write_file(path: str, data) -> None:
     """
     if isinstance(data, str):
         data = data.encode("utf-8")
-    # A link stays a link.  Any other path stays as given, so that `name/` fails.
-    target = os.path.realpath(path) if os.path.islink(path) else path
     try:
-        if os.path.islink(target):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        if os.path.exists(target) and not os.path.isfile(target):
-            with open(target, "wb") as file:
+        if os.path.exists(path) and not os.path.isfile(path):
+            # A reader that has gone (`/dev/stdout | head`) is no error.
+            with contextlib.suppress(BrokenPipeError), open(path, "wb") as file:
                 file.write(data)
         else:
-            replace_file(target, data)
+            replace_file(end_of_links(path), data)
     except OSError as error:                # name the file that was asked for
         raise OSError(error.errno, error.strerror, path) from None
+
+
+def end_of_links(path):
+    """Return the file that `path` leads to; a path that is no link stays as it
+    is, so that `name/` fails."""
+    target = os.path.realpath(path) if os.path.islink(path) else path
+    if os.path.islink(target):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
 def replace_file(target, data):
@@ -184,24 +193,89 @@ def manifest(protocol, environment: dict, sources, folder: str, files) -> dict:
                       for name in sorted(files)}}
 
 
+# -- Measuring ----------------------------------------------------------------
+
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+                    "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def one_blas_thread() -> bool:
+    """Pin BLAS to one thread; return False, and do nothing, if it is too late.
+
+    BLAS reads its threads when NumPy is first imported.  Unpinned, a path can
+    look many times faster than another that does the same work.
+    """
+    if "numpy" in sys.modules:
+        return False
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    return True
+
+
+@contextlib.contextmanager
+def garbage_collection_off() -> Iterator[None]:
+    """Collect garbage now, and not within the block."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def kernel_variables() -> dict:
+    """Return the variables that choose the kernels of NumPy and its BLAS."""
+    return {name: value for name, value in sorted(os.environ.items())
+            if name.startswith(("NPY_", "OPENBLAS_"))
+            and name not in THREAD_VARIABLES}
+
+
+def cpu_model() -> str:
+    """Return what the machine calls its processor."""
+    with contextlib.suppress(OSError):
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
 # -- Commands -----------------------------------------------------------------
 
 class Progress:
-    """A counter on stderr when that is a terminal, nothing when it is not."""
+    """A counter on stderr when that is a terminal, nothing when it is not.
+
+    As a context manager it ends its line even when it stops half-way.  A
+    `total` of 0, as of a pipe, is not known and shows nothing.
+    """
 
     def __init__(self, label: str, total: int, stream=None):
         self.label, self.total, self.done = label, total, 0
         self.stream = sys.stderr if stream is None else stream
-        self.shown = self.stream is not None and self.stream.isatty()
+        self.shown = (total > 0 and self.stream is not None
+                      and self.stream.isatty())
+        self.open = False                   # whether a line was begun
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.open:
+            self.stream.write("\n")
+            self.stream.flush()
+            self.open = False
 
     def step(self, count: int = 1) -> None:
         """Count `count` more; draw only when the percentage changes."""
         before, self.done = self.done, self.done + count
+        if not self.shown:
+            return
         percent = 100 * self.done // self.total
-        if self.shown and percent != 100 * before // self.total:
-            self.stream.write(f"\r{self.label}: {percent:3d} %")
-            if self.done >= self.total:
-                self.stream.write("\n")
+        if percent != 100 * before // self.total:
+            self.open = self.done < self.total
+            end = "" if self.open else "\n"
+            self.stream.write(f"\r{self.label}: {percent:3d} %{end}")
             self.stream.flush()
 
 
@@ -212,8 +286,8 @@ class WrongUsage(ValueError):
 def run_main(script: str, work) -> int:
     """Call `work()`; return the exit status of the command `script`.
 
-    OSError and ValueError become one line on stderr and status 1, WrongUsage
-    status 2; an interrupt becomes status 130.
+    OSError, ValueError and MemoryError become one line on stderr and status
+    1, WrongUsage status 2; an interrupt becomes status 130.
     """
     try:
         work()
@@ -225,6 +299,8 @@ def run_main(script: str, work) -> int:
         return fail(script, f"{place}{error.strerror or error}", 1)
     except ValueError as error:
         return fail(script, error, 1)
+    except MemoryError as error:
+        return fail(script, f"out of memory: {error}", 1)
     except KeyboardInterrupt:
         return fail(script, "interrupted", 130)
 
