@@ -33,8 +33,11 @@ from functools import partial
 from typing import Callable, NamedTuple
 from xml.etree import ElementTree
 
+import audit_bench
 import oracle
 from audit_cache import ADMISSION, PUBLISHED, audit_cache_run, chart_names
+from audit_offload import SHORT, STANDARD, audit_offload, ttft_summary
+from audit_replay import audit_replay
 
 __all__ = ["Folder", "audit_tree", "main"]
 
@@ -44,6 +47,8 @@ LARGEST_FILE = 256 << 20    # bytes; what forged evidence may make us read
 LIMITS = [
     "environment strings and timings are declarations: summaries are bound "
     "to raw records and raw records to their hash, no more",
+    "the figures of public traces are bound to the auditor's own record of a "
+    "replay, because the traces are not here",
     "array differences under 1e-12 cannot be told from another BLAS: they are "
     "counted (bit_exact), not judged",
     "charts are read back point by point and bar by bar; their titles, "
@@ -54,11 +59,11 @@ LIMITS = [
 # -- Reading strictly ---------------------------------------------------------
 
 class Fault(Exception):
-    """A file `name` that cannot be read as evidence, and why."""
+    """What is wrong with a file `name` so that no more can be said of it."""
 
-    def __init__(self, name, why):
-        super().__init__(why)
-        self.name = name
+    def __init__(self, name, found, record="", expected="a file of this experiment"):
+        super().__init__(found)
+        self.name, self.record, self.expected = name, record, expected
 
 
 def strict_json(text):
@@ -138,7 +143,7 @@ class Folder:
                             "expected": expected})
 
     def unreadable(self, fault):
-        self.fault(fault.name, "", str(fault), "a file of this experiment")
+        self.fault(fault.name, fault.record, str(fault), fault.expected)
 
     def same(self, file, found, expected, where=""):
         """Compare strictly; record every difference as a fault."""
@@ -172,10 +177,43 @@ class Folder:
     def sha256(self, name):
         return hashlib.sha256(self.bytes(name)).hexdigest()
 
+    def json_lines(self, name):
+        """Return the values of a file with one strict JSON value a line."""
+        *lines, rest = self.text(name).split("\n")
+        if rest:
+            raise Fault(name, "has no final newline")
+        rows = []
+        for number, line in enumerate(lines, 1):
+            try:
+                rows.append(strict_json(line))
+            except (ValueError, RecursionError) as error:
+                raise Fault(name, f"line {number} is not strict JSON: {error}") \
+                    from None
+        return rows
+
     def source_sha256(self, name):
         """Return the hash of a script beside this one, its line ends made LF."""
         text = regular_bytes(os.path.join(HOME, name), os.path.join("..", "..", name))
         return hashlib.sha256(text.replace(b"\r\n", b"\n")).hexdigest()
+
+    def fixture(self, name, sha256):
+        """Return the bytes of a fixture; raise Fault unless it is the pinned one."""
+        place = os.path.join("..", "..", "fixtures", name)
+        data = regular_bytes(os.path.join(HOME, "fixtures", name), place)
+        found = hashlib.sha256(data).hexdigest()
+        if found != sha256:
+            raise Fault(place, found, "sha256", sha256)
+        return data
+
+    def changed_sources(self, recorded):
+        """Return which of {script: hash} are no longer what made the evidence."""
+        def is_now(name):
+            try:
+                return self.source_sha256(name)
+            except Fault:
+                return None
+
+        return [name for name in recorded if is_now(name) != recorded[name]]
 
     def compare_json(self, name, expected):
         """Check that the file `name` holds exactly `expected`."""
@@ -197,6 +235,20 @@ class Folder:
                 os.unlink(part)
             print(f"audit.py: {path}: not written: {error.strerror}",
                   file=sys.stderr)
+
+    def compare_json_lines(self, name, expected):
+        """Check that the lines of the file `name` hold exactly `expected`."""
+        try:
+            self.same(name, self.json_lines(name), expected)
+        except Fault as fault:
+            self.unreadable(fault)
+
+    def compare_text(self, name, expected):
+        """Check that the file `name` is `expected`, line by line."""
+        try:
+            self.same(name, self.text(name).split("\n"), expected.split("\n"))
+        except Fault as fault:
+            self.unreadable(fault)
 
     def compare_chart(self, name, expected):
         """Check the points or bars that a chart shows; see in_pixels."""
@@ -227,7 +279,7 @@ def in_pixels(name, svg, expected):
             return drawn_bars(root, expected["bars"])
         return drawn_lines(root, expected)
     except (ElementTree.ParseError, ValueError, KeyError, TypeError,
-            IndexError, AttributeError, ZeroDivisionError) as error:
+            IndexError, AttributeError, ArithmeticError) as error:
         raise Fault(name, f"cannot be read as a chart: {error!r}") from None
 
 
@@ -312,7 +364,6 @@ def drawn_bars(root, values):
 DOCS, DOC_TOKENS, GPU_TOKENS, CPU_TOKENS = 10, 5011, 21520, 56000
 GPU_SWEEP = (21520, 30000, 40000, 45000, 50109, 50110)
 CPU_SWEEP = (0, 20000, 30000, 40000, 50109, 50110, 56000)
-TTFT_FIXTURE = os.path.join(HOME, "fixtures", "ttft.jsonl")
 TTFT_SHA256 = "c59378b02a263aebc77f70d21cf3aec6955a1b73e34f15b32604010bae0a3eba"
 
 
@@ -349,31 +400,11 @@ def expected_kvlab():
                 4, 7, ["fwd", "rev", "fwd", "fwd"], (5, 4, 1, 8, 1))}}
 
 
-def expected_measured(text):
-    """Return the summary of the TTFT rows in `text`."""
-    times = {"baseline": {}, "lmcache": {}}
-    for row in text.splitlines():
-        row = strict_json(row)
-        times[row["config"]].setdefault(row["pass"], []).append(row["ttft_ms"])
-    summary = {config: {name: {"n": len(ttft), "p50_ms": round(oracle.median(ttft), 1),
-                               "mean_ms": round(oracle.mean(ttft), 1)}
-                        for name, ttft in passes.items()}
-               for config, passes in times.items()}
-    summary["ratio"] = {
-        name: {key: round(of(ttft) / of(times["lmcache"][name]), 2)
-               for key, of in (("p50", oracle.median), ("mean", oracle.mean))}
-        for name, ttft in times["baseline"].items()}
-    return summary
-
-
 def audit_kvlab(folder):
     expected = expected_kvlab()
-    fixture = regular_bytes(TTFT_FIXTURE, "../../fixtures/ttft.jsonl")
-    if hashlib.sha256(fixture).hexdigest() != TTFT_SHA256:
-        folder.fault("../../fixtures/ttft.jsonl", "sha256",
-                     hashlib.sha256(fixture).hexdigest(), TTFT_SHA256)
-        return
-    expected["measured.json"] = expected_measured(fixture.decode("utf-8"))
+    fixture = folder.fixture("ttft.jsonl", TTFT_SHA256)
+    expected["measured.json"] = ttft_summary(
+        map(strict_json, fixture.decode("utf-8").splitlines()))
     for name, content in expected.items():
         folder.compare_json(name, content)
     charts = kvlab_charts(expected)
@@ -426,9 +457,44 @@ def fixed_run(protocol):
                               derived=chart_names(*protocol))
 
 
-EVIDENCE = {"kvlab": KVLAB, "cache-budget": fixed_run(PUBLISHED),
-            "cache-admission": fixed_run(ADMISSION)}
-KINDS = (KVLAB, CACHE_RUN)
+def scan(experiment, **expected):
+    """Return the Experiment of one scan of bench.py at its full settings."""
+    return Experiment(
+        partial(audit_bench.audit_samples, experiment=experiment, **expected),
+        audit_bench.RECORDS, audit_bench.DERIVED[experiment])
+
+
+ANY_SCAN = Experiment(audit_bench.audit_samples, audit_bench.RECORDS,
+                      optional=audit_bench.ALL_DERIVED)
+CAPACITY = Experiment(audit_bench.audit_capacity, ("capacity.csv",))
+
+REPLAY = Experiment(
+    audit_replay,
+    ("one-tier.jsonl", "two-tiers.jsonl", "curve-tail.csv", "curve-tail.json",
+     "curve-head.csv", "curve-head.json", "documents.csv",
+     "document-blocks-tail.csv", "document-blocks-head.csv", "cycle-tail.csv",
+     "cycle-head.csv", "cpu-inclusive.json", "cpu-exclusive.json",
+     "public-conversation.jsonl", "public-synthetic.jsonl", "public.sha256"),
+    ("curve.svg", "tiers.svg", "ramp.svg"))
+
+OFFLOAD = Experiment(
+    audit_offload, ("ttft.jsonl", "states.npz", "manifest.json"),
+    ("measured.json", "ttft.svg", "reads.svg"))
+
+EVIDENCE = {
+    "kvlab": KVLAB,
+    "cache-budget": fixed_run(PUBLISHED),
+    "cache-admission": fixed_run(ADMISSION),
+    "cache-strategy": scan("cache_strategy"),
+    "m0-length-scan": scan("batch_length_scan"),
+    "m1-batch-size-scan": scan("batch_size_scan"),
+    "m1-batch-size-scan-kept-memory": scan("batch_size_scan",
+                                           malloc=audit_bench.KEPT_MEMORY),
+    "kv-capacity": CAPACITY,
+    "replay": REPLAY,
+    "offload": OFFLOAD._replace(audit=partial(audit_offload, fixed=STANDARD)),
+    "offload-short": OFFLOAD._replace(audit=partial(audit_offload, fixed=SHORT))}
+KINDS = (KVLAB, CACHE_RUN, ANY_SCAN, CAPACITY, REPLAY, OFFLOAD)
 
 
 def audit_folder(path):
@@ -449,7 +515,17 @@ def audit_folder(path):
 
 
 def kinds_of(folder):
-    return [kind for kind in KINDS if any(map(folder.has, kind.records))]
+    """Return the kinds of experiment whose records are there, the likeliest first.
+
+    A name that several kinds share makes no second experiment.
+    """
+    def found(kind):
+        return {name for name in kind.records if folder.has(name)}
+
+    likeliest = max(KINDS, key=lambda kind: len(found(kind)))
+    its = set(likeliest.records + likeliest.derived + likeliest.optional)
+    return [kind for kind in KINDS
+            if found(kind) - its or kind is likeliest and found(kind)]
 
 
 def check_names(folder, experiment):

@@ -99,27 +99,31 @@ def rows_projected(tokens):
 # -- The model ----------------------------------------------------------------
 
 @lru_cache(maxsize=None)
-def model(seed):
+def model(seed, hidden):
     rng = np.random.default_rng(seed)
-    embedding = rng.normal(0, 0.3, (VOCABULARY, HIDDEN))
-    return embedding, [[rng.normal(0, 0.25, (HIDDEN, HIDDEN)) for _ in "qkv"]
+    embedding = rng.normal(0, 0.3, (VOCABULARY, hidden))
+    return embedding, [[rng.normal(0, 0.25, (hidden, hidden)) for _ in "qkv"]
                        for _ in range(LAYERS)]
 
 
 @lru_cache(maxsize=None)
 def states(seed, tokens, ends):
+    return forward(seed, tokens, ends, HIDDEN)
+
+
+def forward(seed, tokens, ends, hidden):
     """Return the states [T, D] of `tokens`, computed in pieces up to `ends`."""
-    embedding, weights = model(seed)
-    kept = [(np.empty((0, HIDDEN)), np.empty((0, HIDDEN))) for _ in weights]
+    embedding, weights = model(seed, hidden)
+    kept = [(np.empty((0, hidden)), np.empty((0, hidden))) for _ in weights]
     pieces, start = [], 0
     for end in ends:
-        x = embedding[list(tokens[start:end])] + encoding(start, end)
+        x = embedding[list(tokens[start:end])] + encoding(start, end, hidden)
         past = np.tri(end - start, end, start, dtype=bool)
         for layer, (wq, wk, wv) in enumerate(weights):
             k = np.vstack([kept[layer][0], x @ wk])
             v = np.vstack([kept[layer][1], x @ wv])
             kept[layer] = k, v
-            scores = np.where(past, (x @ wq) @ k.T / HIDDEN ** 0.5, -np.inf)
+            scores = np.where(past, (x @ wq) @ k.T / hidden ** 0.5, -np.inf)
             x = np.tanh(x + softmax(scores) @ v)
         pieces.append(x)
         start = end
@@ -131,11 +135,11 @@ def softmax(scores):
     return powers / powers.sum(axis=1)[:, None]
 
 
-def encoding(start, end):
+def encoding(start, end, hidden):
     """Return the sinusoidal encoding [end - start, D] of absolute positions."""
-    even = np.arange(0, HIDDEN, 2)
-    angles = np.arange(start, end)[:, None] / 10000 ** (even / HIDDEN)
-    table = np.zeros((end - start, HIDDEN))
+    even = np.arange(0, hidden, 2)
+    angles = np.arange(start, end)[:, None] / 10000 ** (even / hidden)
+    table = np.zeros((end - start, hidden))
     table[:, even], table[:, even + 1] = np.sin(angles), np.cos(angles)
     return table
 

@@ -16,16 +16,20 @@ A chart shows what its evidence file holds and can be no better than that.
 """
 
 import argparse
+import csv
+import io
 import json
 import math
 import os
+import statistics
 import sys
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 import records
 
-__all__ = ["Axis", "line_chart", "bar_chart", "redraw", "main"]
+__all__ = ["Axis", "line_chart", "bar_chart", "bench_charts", "redraw",
+           "main"]
 
 WIDTH, PLOT_HEIGHT = 680, 300
 RIGHT, FONT = 24, 12
@@ -72,16 +76,19 @@ def linear_ticks(values, wanted=6):
 
 
 def log_ticks(values):
-    """Return ticks that enclose `values`: at 1-2-5 up to three decades."""
+    """Return ticks that enclose `values`: at 1-2-5 up to three decades.
+
+    Three at least, as two do not tell a log axis from a linear one.
+    """
     low, high = min(values), max(values)
     marks = (1, 2, 5) if high < 1000 * low else (1,)
     places = [clean(mark * 10.0 ** power)
               for power in range(math.floor(math.log10(low)),
-                                 math.floor(math.log10(high)) + 2)
+                                 math.floor(math.log10(high)) + 4)
               for mark in marks]
     first = max(place for place in places if place <= low)
-    last = min(place for place in places if place >= high and place > first)
-    return [place for place in places if first <= place <= last]
+    inside = [place for place in places if first <= place < high]
+    return places[places.index(first):][:max(len(inside) + 1, 3)]
 
 
 def steps_of_1_2_5(least):
@@ -152,7 +159,7 @@ def stairs(points):
 class Frame:
     """Title, legend and axes: what a line chart and a bar chart share."""
 
-    def __init__(self, title, names, y_axis, y_values):
+    def __init__(self, title, names, y_axis, y_values, last_x=""):
         self.title = title
         self.legend, legend_rows = legend(names)
         self.top = 44 + 20 * legend_rows
@@ -161,7 +168,8 @@ class Frame:
         self.y = Scale(y_values, y_axis.log, self.bottom, self.top)
         widest = max(len(label(tick)) for tick in self.y.ticks)
         self.left = 40 + CHARACTER * widest
-        self.right = WIDTH - RIGHT
+        # Half of the last x tick stands to the right of the axes.
+        self.right = WIDTH - max(RIGHT, CHARACTER * len(last_x) / 2)
 
     def grid(self):
         marks = []
@@ -206,20 +214,23 @@ def legend(names):
 
 
 def line_chart(title: str, x_axis: Axis, y_axis: Axis, series: dict,
-               step: bool = False, markers: bool = True) -> str:
+               step: bool = False, markers=True, joined: bool = True) -> str:
     """Return an SVG of `series`, {name: [(x, y), ...]} in the order of x.
 
-    With `step` a value holds until the next x.  Raise ValueError for no
-    points, for more series than there are styles and for a log axis with a
-    value that is not above 0.
+    With `step` a value holds until the next x; without `joined` there is no
+    line from point to point.  `markers` may also be the names of the series
+    whose points are marked.  Raise ValueError for no points, for more series
+    than there are styles and for a log axis with a value that is not above 0.
     """
     points = check_points(series, x_axis, y_axis)
-    frame = Frame(title, list(series), y_axis, [y for _, y in points])
     x_values = [x for x, _ in points]
+    last_x = label(Scale(x_values, x_axis.log, 0, 1).ticks[-1])
+    frame = Frame(title, list(series), y_axis, [y for _, y in points], last_x)
     scale = Scale(x_values, x_axis.log, frame.left, frame.right)
     marks = x_marks(frame, scale, x_axis)
     for (name, values), style in zip(series.items(), STYLES):
-        marks += series_marks(frame, scale, name, values, style, step, markers)
+        marked = name in markers if isinstance(markers, tuple) else markers
+        marks += series_marks(frame, scale, name, values, style, step, marked, joined)
     return frame.svg(marks)
 
 
@@ -247,11 +258,12 @@ def x_marks(frame, scale, axis):
     return marks + [text(middle, frame.bottom + 42, axis.name)]
 
 
-def series_marks(frame, scale, name, values, style, step, markers):
+def series_marks(frame, scale, name, values, style, step, markers, joined):
     colour, dashes, shape = style
     places = [(scale.place(x), frame.y.place(y)) for x, y in values]
     marks = [f"<g data-series={quoteattr(name)}>",
-             path(stairs(places) if step else places, colour, dashes)]
+             path(stairs(places) if step else places,
+                  colour if joined else "none", dashes)]
     if markers:
         marks += [marker(shape, *place, colour, f"{name}: {x}, {y}")
                   for place, (x, y) in zip(places, values)]
@@ -374,10 +386,167 @@ def distinct(rows, name):
     return list(dict.fromkeys(row[name] for row in rows))
 
 
+# -- The bench ----------------------------------------------------------------
+
+TOKENS, BATCH = Axis("sequence length (tokens)", log=True), Axis("batch size")
+
+
+def strategy_charts(rows):
+    paths = {"no cache": "no_cache_ms", "dynamic cache": "dynamic_ms",
+             "preallocated cache": "preallocated_ms"}
+    return {"latency.svg": line_chart(
+        "Time to decode one sequence, by cache strategy", TOKENS,
+        Axis("median (ms)", log=True),
+        {name: columns(rows, "sequence_length", column)
+         for name, column in paths.items()})}
+
+
+def length_charts(rows):
+    return {"speedup.svg": line_chart(
+        "Speed-up of a batch of two over one after the other", TOKENS,
+        Axis("sequential over batched"),
+        {"speed-up": columns(rows, "sequence_length", "speedup"),
+         "no gain": [(row["sequence_length"], 1) for row in rows]})}
+
+
+def size_charts(rows):
+    return {
+        "latency-p50-p95.svg": line_chart(
+            "Time to decode a batch, by batch size", BATCH, Axis("time (ms)"),
+            {"p50": columns(rows, "batch_size", "batch_p50_ms"),
+             "p95": columns(rows, "batch_size", "batch_p95_ms")}),
+        "throughput-positions-per-second.svg": line_chart(
+            "Throughput by batch size", BATCH, Axis("positions per second"),
+            {"batched": columns(rows, "batch_size", "positions_per_second")})}
+
+
+# A summary is known by a column that only its kind of experiment has.
+BENCH_CHARTS = {"no_cache_ms": strategy_charts, "speedup": length_charts,
+                "throughput_gain": size_charts}
+
+
+def bench_charts(summary: str) -> dict:
+    """Return {file name: SVG} for the text of a bench's summary.csv."""
+    rows = [{column: number(cell) for column, cell in row.items()}
+            for row in csv.DictReader(io.StringIO(summary))]
+    for column, charts in BENCH_CHARTS.items():
+        if rows and column in rows[0]:
+            return charts(rows)
+    raise ValueError("no summary of bench.py: its columns are not known")
+
+
+def number(cell):
+    """Return a cell as a number, whole if it is written so; None if empty."""
+    if not cell:
+        return None
+    return int(cell) if cell.isdigit() else float(cell)
+
+
+def columns(rows, x, y):
+    return [(row[x], row[y]) for row in rows]
+
+
+def summary_charts(folder):
+    path = os.path.join(folder, "summary.csv")
+    with open(path, encoding="utf-8") as file:
+        return bench_charts(file.read())
+
+
+# -- Offloading, measured -----------------------------------------------------
+
+def offload_charts(folder):
+    """Return {file name: SVG} for a run of offload.py."""
+    rows = read_json_lines(folder, "ttft.jsonl")
+    tier = f"CPU tier of {read_json(folder, 'manifest.json')['protocol']['cpu_docs']}"
+    passes, configs = distinct(rows, "pass"), ("baseline", "lmcache")
+    medians = {config: [median_ttft(rows, config, name) for name in passes]
+               for config in configs}
+    reads = {}
+    for index, row in enumerate(rows):
+        series = reads.setdefault(f"{row['config']}, {row['tier']}", [])
+        series.append((index // len(configs) + 1, row["ttft_ms"]))
+    return {
+        "ttft.svg": bar_chart(
+            f"Median time to first token by pass, {tier} documents (measured)",
+            Axis("p50 TTFT (ms)"), passes, medians),
+        "reads.svg": line_chart(
+            f"Time to first token by tier, {tier} documents (measured)",
+            Axis("read (number)"), Axis("TTFT (ms)", log=True),
+            dict(sorted(reads.items())), joined=False)}
+
+
+def median_ttft(rows, config, name):
+    return round(statistics.median(
+        row["ttft_ms"] for row in rows
+        if (row["config"], row["pass"]) == (config, name)), 2)
+
+
+def read_json_lines(folder, name):
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+# -- Real traces --------------------------------------------------------------
+
+def replay_charts(folder):
+    """Return {file name: SVG} of the replayed traces."""
+    return {"curve.svg": touch_chart(folder), "tiers.svg": tiers_chart(folder),
+            "ramp.svg": ramp_chart(folder)}
+
+
+def touch_chart(folder):
+    runs = read_json_lines(folder, "one-tier.jsonl")
+    series = {f"touched {touch} first": stairs(
+                  [(capacity, hits / runs[0]["blocks"]) for capacity, hits, _
+                   in read_curve(folder, f"curve-{touch}.csv")])
+              for touch in ("tail", "head")}
+    series["bound for every policy"] = [
+        (run["gpu_tokens"], run["bound_block_hit_rate"])
+        for run in runs if run["touch"] == "tail"]
+    return line_chart(
+        "Hits at every capacity (made trace, one tier)",
+        Axis("capacity (tokens)", log=True), Axis("share of blocks hit"), series,
+        markers=("bound for every policy",))
+
+
+def tiers_chart(folder):
+    series = {}
+    for run in read_json_lines(folder, "two-tiers.jsonl"):
+        series.setdefault(run["tiers"], []).append(
+            (run["gpu_tokens"] + run["cpu_tokens"], run["hit_rate"]["block"]))
+    return line_chart(
+        "Hits of two equal tiers (made trace)",
+        Axis("capacity of both tiers (tokens)", log=True),
+        Axis("share of blocks hit"), series)
+
+
+def ramp_chart(folder, end=56000):
+    curves = {"by document": "documents.csv",
+              "by block, tail first": "document-blocks-tail.csv",
+              "by block, head first": "document-blocks-head.csv"}
+    series = {}
+    for name, file in curves.items():
+        points = [(capacity, tokens) for capacity, _, tokens
+                  in read_curve(folder, file)]
+        series[name] = points + [(end, points[-1][1])]
+    return line_chart(
+        "Hits of the second pass over ten documents (one tier)",
+        Axis("capacity (tokens)"), Axis("tokens hit, of 50,110"), series,
+        step=True, markers=False)
+
+
+def read_curve(folder, name):
+    """Return the rows of a curve: capacity, hit blocks and hit tokens."""
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return [tuple(map(int, line.split(","))) for line in list(file)[1:]]
+
+
 # -- Redrawing ----------------------------------------------------------------
 
 # A run folder is known by a file that only its kind of experiment writes.
-CHARTS = (("cpu_cliff.json", kvlab_charts), ("results.json", cache_charts))
+CHARTS = (("cpu_cliff.json", kvlab_charts), ("results.json", cache_charts),
+          ("curve-tail.csv", replay_charts), ("ttft.jsonl", offload_charts),
+          ("raw.csv", summary_charts))
 
 
 def redraw(folder: str) -> list:
@@ -390,7 +559,7 @@ def redraw(folder: str) -> list:
         drawn = kinds[0](folder)
     # Evidence of any shape must give one line.
     except (ArithmeticError, LookupError, TypeError, ValueError,
-            AttributeError) as error:
+            AttributeError, csv.Error) as error:
         raise ValueError(f"{folder}: cannot be drawn: {error!r}") from None
     for name, svg in drawn.items():
         records.write_file(os.path.join(folder, name), svg)

@@ -183,7 +183,9 @@ class TestPlantedKvsimBugs(unittest.TestCase):
          "        if size <= self.capacity:\n",
          "        if size > self.capacity:\n            sizes.clear()\n"
          "            self._used = 0\n        else:\n"),
-        ("a GPU hit touches the CPU", "kvsim.py", '            return "gpu"\n',
+        ("a GPU hit touches the CPU", "kvsim.py",
+         '        if self.gpu.access(key, size):\n            return "gpu"\n',
+         '        if self.gpu.access(key, size):\n'
          '            self.cpu.access(key, size)\n            return "gpu"\n'),
         ("a CPU hit is not put into the GPU", "kvsim.py",
          "        if self.gpu.access(key, size):\n",

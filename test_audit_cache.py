@@ -457,8 +457,8 @@ class TestPlantedBugs(unittest.TestCase):
              "while self._entries and self.resident_bytes + size >= "
              "self.budget_bytes:")],
         "a wrong position on resume": [
-            ("new = np.arange(start, start + len(tokens))",
-             "new = np.arange(start, start + len(tokens)) - (start > 0)")],
+            ("new = np.arange(start, stop)",
+             "new = np.arange(start, stop) - (start > 0)")],
         "a checkpoint that is not a true copy": [
             ("array[start:stop].copy() for array in layer",
              "array[start:stop] + array.dtype.type(1e-9) for array in layer")],
@@ -472,7 +472,8 @@ class TestPlantedBugs(unittest.TestCase):
         """Run a changed copy of the code and audit it there; return the report."""
         with tempfile.TemporaryDirectory() as folder:
             copy_scripts(folder, "attention.py", "decoder.py", "records.py", "audit.py",
-                         "audit_cache.py", "oracle.py")
+                         "audit_bench.py", "audit_cache.py", "audit_offload.py",
+                         "audit_replay.py", "oracle.py")
             text = read(os.path.join(folder, "decoder.py")).decode()
             for old, new in changes:
                 self.assertEqual(text.count(old), 1, old)

@@ -50,7 +50,7 @@ class TestTicks(unittest.TestCase):
                 ((16, 256), [10, 20, 50, 100, 200, 500]),
                 ((1, 8), [1, 2, 5, 10]),
                 ((0.3, 40000), [0.1, 1, 10, 100, 1000, 10000, 100000]),
-                ((5, 5), [5, 10]),
+                ((5, 5), [5, 10, 20]),
                 ((100, 100000), [100, 1000, 10000, 100000])):
             with self.subTest(values=values):
                 self.assertEqual(figures.log_ticks(values), expected)
