@@ -130,18 +130,23 @@ def ratios(over, under):
 
 def write_whole(path, text):
     """Replace the file `path` by `text`, or leave it as it was."""
-    # A link stays a link.  Any other path stays as given, so that `name/` fails.
-    target = os.path.realpath(path) if os.path.islink(path) else path
     try:
-        if os.path.islink(target):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        if os.path.exists(target) and not os.path.isfile(target):
-            with open(target, "w", encoding="utf-8") as file:   # a pipe, a device
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "w", encoding="utf-8") as file:     # a pipe, a device
                 file.write(text)
         else:
-            replace_file(target, text)
+            replace_file(end_of_links(path), text)
     except OSError as error:                # name the file that was asked for
         raise OSError(error.errno, error.strerror, path) from None
+
+
+def end_of_links(path):
+    """Return the file that `path` leads to; a path that is no link stays as it
+    is, so that `name/` fails."""
+    target = os.path.realpath(path) if os.path.islink(path) else path
+    if os.path.islink(target):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
 def replace_file(target, text):

@@ -1,9 +1,11 @@
 """README.md: its commands do what it says, its figures are the evidence's."""
 
+import csv
 import json
 import os
 import re
 import shutil
+import statistics
 import tempfile
 import unittest
 
@@ -143,6 +145,188 @@ class TestCacheBudgetChapter(unittest.TestCase):
             with self.subTest(sentence=sentence):
                 self.assertIn(sentence.format(*values), PROSE)
         self.assertEqual(middle["projected_rows"], small["projected_rows"])
+
+
+def columns(folder, name="summary.csv"):
+    with open(os.path.join(EVIDENCE, folder, name), encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def paired(one, other):
+    """Return zip(one, other), which must be of one length."""
+    one, other = list(one), list(other)
+    if len(one) != len(other):
+        raise AssertionError(f"{one} and {other} differ in length")
+    return zip(one, other)
+
+
+def decimals(value, places):
+    return f"{float(value):,.{places}f}"
+
+
+class TestBenchChapter(unittest.TestCase):
+
+    FOLDERS = ("cache-strategy", "m0-length-scan", "m1-batch-size-scan",
+               "m1-batch-size-scan-kept-memory")
+
+    def analysis(self, folder):
+        name = "knee-analysis.md" if "batch-size" in folder else "analysis.md"
+        return read(os.path.join(EVIDENCE, folder, name)).decode("utf-8")
+
+    def test_table_of_verdicts_is_the_evidence_s(self):
+        for name, *cells in table("|  | `cache-strategy`")[:-1]:
+            for folder, cell in paired(self.FOLDERS, cells):
+                found = re.search(rf"^- {name} .*: (\w+)$", self.analysis(folder), re.M)
+                with self.subTest(name=name, folder=folder):
+                    self.assertEqual(cell, found[1] if found else "")
+
+    def test_largest_errors_are_the_evidence_s(self):
+        *_, (_, *cells) = table("|  | `cache-strategy`")
+        for folder, cell in paired(self.FOLDERS, cells):
+            errors = evidence_json(folder, "environment.json")["errors"]
+            self.assertEqual(cell, f"{max(row['max_abs_error'] for row in errors):.2e}")
+
+    def test_tables_by_length_are_the_evidence_s(self):
+        for header, folder in (("| T | no cache", "cache-strategy"),
+                               ("| T | sequential", "m0-length-scan")):
+            for cells, row in paired(table(header), columns(folder)):
+                length, *values = row.values()
+                self.assertEqual(cells, [length, *(
+                    decimals(value, 0 if name == "positions_per_second" else 3)
+                    for name, value in list(row.items())[1:])])
+
+    def test_tables_by_batch_size_are_the_evidence_s(self):
+        parts = README.split("| B | p50 ms |")[1:]
+        self.assertEqual(len(parts), 2)
+        for part, folder in paired(parts, self.FOLDERS[2:]):
+            lines = part.split("\n\n")[0].splitlines()[2:]
+            for line, row in paired(lines, columns(folder)):
+                gain = row["throughput_gain"]
+                cells = [cell.strip() for cell in line.strip("|").split("|")]
+                self.assertEqual(cells, [
+                    row["batch_size"], *(decimals(row[name], 3) for name in (
+                        "batch_p50_ms", "batch_p95_ms", "p50_per_sequence_ms")),
+                    decimals(row["positions_per_second"], 0),
+                    decimals(row["sequential_over_batch"], 3),
+                    f"{100 * float(gain):+.2f} %" if gain else ""])
+            knee = re.search("^Knee: .*$", self.analysis(folder), re.M)[0]
+            self.assertTrue(part.split("\n\n")[1].startswith(knee), knee)
+
+    def test_table_of_page_faults_is_the_evidence_s(self):
+        for (_, *cells), folder in paired(table("|  | B = 1 |"), self.FOLDERS[2:]):
+            faults = {}
+            for row in columns(folder, "raw.csv"):
+                if row["path"] == "batched":
+                    faults.setdefault(int(row["batch_size"]), []).append(
+                        int(row["minor_faults"]))
+            self.assertEqual(cells, [f"{statistics.median(faults[size]):g}"
+                                     for size in sorted(faults)])
+
+    def test_bytes_are_the_evidence_s(self):
+        rows = columns("kv-capacity", "capacity.csv")
+        last = {row["tokens"]: int(row["nbytes"]) for row in rows
+                if row["model"] == "two-tier 28 layers"}
+        self.assertIn(f"{last['4864'] // 4864:,} bytes a token, {last['4864']:,} bytes "
+                      "for 4,864", PROSE)
+        by_model = {row["kv_heads"]: int(row["nbytes"]) for row in rows
+                    if row["tokens"] == "4096"}
+        self.assertEqual([by_model[heads] // by_model["1"] for heads in "821"],
+                         [8, 2, 1])
+
+
+class TestReplayChapter(unittest.TestCase):
+
+    def answers(self, name):
+        text = read(os.path.join(EVIDENCE, "replay", name)).decode("utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def curve(self, name):
+        return [tuple(map(int, row.values())) for row in
+                columns("replay", name)]
+
+    def test_table_of_the_cliff_is_the_evidence_s(self):
+        for (_, first, full), name in paired(table("| ten documents | first hit"), (
+                "documents.csv", "document-blocks-head.csv",
+                "document-blocks-tail.csv")):
+            curve = self.curve(name)
+            most = curve[-1][1]
+            self.assertEqual([first, full], [
+                f"{min(row[0] for row in curve if row[1]):,}",
+                f"{min(row[0] for row in curve if row[1] == most):,}"])
+
+    def test_table_of_tiers_is_the_evidence_s(self):
+        made = {(row["tiers"], row["gpu_tokens"]): row["hit_rate"]["block"]
+                for row in self.answers("two-tiers.jsonl")}
+        expected = [[made[tiers, 64 * 512] for tiers in
+                     ("inclusive", "mirror", "exclusive")]]
+        for name in ("conversation", "synthetic"):
+            runs = self.answers(f"public-{name}.jsonl")
+            expected.append([row["hit_rate"]["block"] for row in runs[2:]])
+        for (_, *cells), rates in paired(table("| share of blocks hit |"), expected):
+            self.assertEqual(cells, [decimals(rate, 4) for rate in rates])
+
+    def test_table_of_rates_is_the_evidence_s(self):
+        run = self.answers("public-conversation.jsonl")[0]
+        for cells, name in paired(table("| Mooncake conversation, 10,000"),
+                               run["hit_rate"]):
+            self.assertTrue(cells[0].startswith(name))
+            self.assertEqual(cells[1:], [decimals(run[rates][name], 4) for rates in
+                                         ("hit_rate", "unbounded_hit_rate")])
+
+    def test_sentences_hold_the_evidence_s_figures(self):
+        tail, head = (next(row for row in self.answers("one-tier.jsonl")
+                           if (row["gpu_tokens"], row["touch"]) == (32768, touch))
+                      for touch in ("tail", "head"))
+        cycle = {touch: dict((row[0], row[1]) for row in self.curve(
+            f"cycle-{touch}.csv")) for touch in ("tail", "head")}
+        needs = evidence_json("replay", "curve-tail.json")["capacity_for"]
+        sweeps = [evidence_json("replay", f"cpu-{tiers}.json")
+                  for tiers in ("inclusive", "exclusive")]
+        self.assertEqual([sweep[key] for sweep in sweeps for key in
+                          ("30065", "30066", "50109", "50110")],
+                         [10, 10, 10, 0, 10, 0, 0, 0])
+        for sentence, values in (
+                ("LRU hits {:.4f} of the blocks tail first and {:.4f} head first, and "
+                 "no policy more than {:.4f}; with no bound on the capacity it is {:.4f}",
+                 (tail["hit_rate"]["block"], head["hit_rate"]["block"],
+                  tail["bound_block_hit_rate"], tail["unbounded_hit_rate"]["block"])),
+                ("tail first, {:,} tokens reach half of the tokens that can hit, {:,} "
+                 "reach 90 and {:,} reach 99 per cent",
+                 [needs[share]["tokens"] for share in ("50", "90", "99")]),
+                ("{} for the made trace touched tail first, {} head first",
+                 [len(self.curve(f"curve-{touch}.csv")) for touch in ("tail", "head")]),
+                ("that is {} hits of {} possible",
+                 (cycle["tail"][31 * 512], max(cycle["tail"].values())))):
+            with self.subTest(sentence=sentence):
+                self.assertIn(sentence.format(*values), PROSE)
+        self.assertEqual(min(room for room, hits in cycle["head"].items() if hits),
+                         32 * 512)
+
+
+class TestOffloadChapter(unittest.TestCase):
+
+    def test_table_of_tiers_and_times_is_the_evidence_s(self):
+        expected = []
+        for name, docs in (("offload", "11"), ("offload-short", "9")):
+            measured = evidence_json(name, "measured.json")
+            text = read(os.path.join(EVIDENCE, name, "ttft.jsonl")).decode("utf-8")
+            rows = [json.loads(line) for line in text.splitlines()]
+            for pass_name, ratio in measured["ratio"].items():
+                tiers = [row["tier"] for row in rows
+                         if (row["config"], row["pass"]) == ("lmcache", pass_name)]
+                expected.append([docs, pass_name, ", ".join(
+                    str(tiers.count(tier)) for tier in ("gpu", "cpu", "miss")),
+                    *(str(measured[config][pass_name]["p50_ms"])
+                      for config in ("baseline", "lmcache")),
+                    str(ratio["p50"]), str(ratio["mean"])])
+        self.assertEqual(table("| CPU tier (documents) | pass"), expected)
+
+    def test_verdicts_are_what_the_evidence_says(self):
+        long = evidence_json("offload", "measured.json")["ratio"]
+        short = evidence_json("offload-short", "measured.json")["ratio"]
+        self.assertLess(long["pass1-cold"]["p50"], 1.05)
+        self.assertGreater(long["pass2-replay"]["p50"], 5)
+        self.assertLess(short["pass2-replay"]["p50"], 1.05)
 
 
 if __name__ == "__main__":
