@@ -120,7 +120,7 @@ class AuditCase(unittest.TestCase):
         json.dumps(faults, allow_nan=False)
 
 
-class TrueFoldersTest(AuditCase):
+class TestTrueFolders(AuditCase):
     def test_full_runs_pass_under_the_names_of_the_evidence(self):
         for name, samples in (("cache", 450), ("batch-length", 300),
                               ("batch-size", 240)):
@@ -207,7 +207,7 @@ class TrueFoldersTest(AuditCase):
                          ([], ["bench.py"]))
 
 
-class ForgedSamplesTest(AuditCase):
+class TestForgedSamples(AuditCase):
     def change_row(self, path, place, column, value):
         lines = self.read(path, "raw.csv").split("\n")
         cells = lines[place].split(",")
@@ -308,7 +308,7 @@ class ForgedSamplesTest(AuditCase):
         self.assert_fault(path, "raw.csv", "", "is no regular file")
 
 
-class ForgedEnvironmentTest(AuditCase):
+class TestForgedEnvironment(AuditCase):
     def test_what_follows_from_the_protocol_is_checked(self):
         def put(*keys, value):
             def change(facts):
@@ -451,7 +451,7 @@ def places(value):
             yield (key, *place)
 
 
-class ForgedDerivedFilesTest(AuditCase):
+class TestForgedDerivedFiles(AuditCase):
     def test_a_changed_summary_value_is_named_with_both_values(self):
         for name in FOLDERS:
             text = self.read(self.true[name], "summary.csv")
@@ -547,7 +547,7 @@ class ForgedDerivedFilesTest(AuditCase):
             self.assert_fault(path, "summary.csv", "line")
 
 
-class TwoJudgesTest(unittest.TestCase):
+class TestTwoJudges(unittest.TestCase):
     """The auditor's rules and those of verdicts.py, written apart, agree."""
 
     DECLARED = {"dtype": "float64", "blas_threads": 1, "tolerance": 1e-8,
@@ -604,7 +604,7 @@ class TwoJudgesTest(unittest.TestCase):
                                               "Inconclusive")}, seen)
 
 
-class CapacityTest(unittest.TestCase):
+class TestCapacity(unittest.TestCase):
     def test_true_capacity_passes_and_every_forged_cell_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "kv-capacity")

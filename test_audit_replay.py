@@ -91,7 +91,7 @@ def derived(derive=audit_replay.derive):
     return derive(fixtures)
 
 
-class ForgedEvidenceTest(AuditCase):
+class TestForgedEvidence(AuditCase):
     def setUp(self):
         super().setUp()
         self.expect()
@@ -226,7 +226,7 @@ class ForgedEvidenceTest(AuditCase):
         self.assert_found("extra.json")
 
 
-class FixtureTest(AuditCase):
+class TestFixture(AuditCase):
     def test_committed_evidence_follows_from_the_fixtures(self):
         self.assertEqual(self.faults(), [])
 
@@ -247,7 +247,7 @@ class FixtureTest(AuditCase):
                 self.assertEqual(fault["found"], "No such file or directory")
 
 
-class RemakeTest(unittest.TestCase):
+class TestRemake(unittest.TestCase):
     """Every file of the evidence, made again, has the same bytes."""
 
     def command(self, main, *options):
@@ -318,7 +318,7 @@ class RemakeTest(unittest.TestCase):
                          [0.2116, 0.2112, 0.118, 0.1118, 0.2116])
 
 
-class FixtureScriptsTest(unittest.TestCase):
+class TestFixtureScripts(unittest.TestCase):
     def test_scripts_rewrite_the_fixtures_byte_for_byte(self):
         for script, options, name in (
                 ("make_trace.py", (), "trace.jsonl"),

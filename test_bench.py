@@ -61,7 +61,7 @@ class FakeClock:
         return bench.Group((name, 1, 8), lambda: [((), call)], lambda: 0.0)
 
 
-class HarnessTest(unittest.TestCase):
+class TestHarness(unittest.TestCase):
     def setUp(self):
         self.clock = FakeClock()
 
@@ -184,7 +184,7 @@ class HarnessTest(unittest.TestCase):
             self.assertGreater(bench.minor_faults(), before)
 
 
-class ErrorsTest(unittest.TestCase):
+class TestErrors(unittest.TestCase):
     def test_errors_are_those_of_the_groups(self):
         groups = [bench.Group(("a",), None, lambda: 1e-9),
                   bench.Group(("b",), None, lambda: 1e-8)]
@@ -210,7 +210,7 @@ class ErrorsTest(unittest.TestCase):
             lambda: np.array([np.nan, 2.0]), expected)))
 
 
-class GroupsTest(unittest.TestCase):
+class TestGroups(unittest.TestCase):
     SETTINGS = bench.Settings(lengths=(2, 5), batch_sizes=(1, 3), length=4)
 
     def test_groups_and_their_sizes(self):
@@ -312,7 +312,7 @@ class CommandCase(unittest.TestCase):
         return line[len("bench.py: "):]
 
 
-class MeasureTest(CommandCase):
+class TestMeasure(CommandCase):
     def test_rows_of_each_experiment(self):
         for name, label, rows in (("cache", "cache_strategy", 12),
                                   ("batch-length", "batch_length_scan", 8),
@@ -465,7 +465,7 @@ class MeasureTest(CommandCase):
         self.assertEqual(os.listdir(self.folder), [])
 
 
-class ThreadsTest(CommandCase):
+class TestThreads(CommandCase):
     def run_python(self, *program):
         argv = ["measure", "--experiment", "cache", "--csv", self.path("raw.csv"),
                 "--lengths", "2", *SMALL]
@@ -494,7 +494,7 @@ class ThreadsTest(CommandCase):
         self.assertEqual(facts["threads"]["OMP_NUM_THREADS"], "7")
 
 
-class SummarizeTest(CommandCase):
+class TestSummarize(CommandCase):
     SIX = ("experiment,path,batch_size,sequence_length,sample,elapsed_ms\n"
            "batch_size_scan,sequential,1,8,1,1.5\nbatch_size_scan,batched,1,8,1,2\n"
            "batch_size_scan,sequential,2,8,1,3\nbatch_size_scan,batched,2,8,1,2.5\n")
@@ -605,7 +605,7 @@ class SummarizeTest(CommandCase):
                    "--output-dir", self.path("file"))
 
 
-class CapacityTest(CommandCase):
+class TestCapacity(CommandCase):
     def test_bytes_by_formula_and_by_arrays(self):
         path = self.path("new", "capacity.csv")
         self.assertEqual(self.run_main("capacity", "--csv", path), (0, "", ""))
@@ -618,7 +618,7 @@ class CapacityTest(CommandCase):
         self.assertEqual(found["two-tier 28 layers", 4864], 4864 * 28672)
 
 
-class EvidenceTest(unittest.TestCase):
+class TestEvidence(unittest.TestCase):
     def test_every_derived_file_is_made_again_byte_for_byte(self):
         for name in sorted(os.listdir(os.path.join(HOME, "evidence"))):
             folder = os.path.join(HOME, "evidence", name)

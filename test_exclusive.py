@@ -23,7 +23,7 @@ def state(tiers):
     return tiers.gpu.keys(), tiers.cpu.keys(), tiers.gpu.used, tiers.cpu.used
 
 
-class RemoveTest(unittest.TestCase):
+class TestRemove(unittest.TestCase):
     def test_remove_returns_the_size_and_frees_it(self):
         cache = filled(LRUCache(10), ("a", 3), ("b", 4))
         self.assertEqual(cache.remove("a"), 3)
@@ -52,7 +52,7 @@ class RemoveTest(unittest.TestCase):
             LRUCache(2).oldest()
 
 
-class ExclusiveTwoTierCacheTest(unittest.TestCase):
+class TestExclusiveTwoTierCache(unittest.TestCase):
     def test_hand_worked_trace(self):
         tiers = ExclusiveTwoTierCache(4, 3)
         for key, size, found, gpu, cpu in (
@@ -145,7 +145,7 @@ class ExclusiveTwoTierCacheTest(unittest.TestCase):
                                      one.keys())
 
 
-class ScenarioTiersTest(unittest.TestCase):
+class TestScenarioTiers(unittest.TestCase):
     def run_scenario(self, *options):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             self.assertEqual(scenario.main(list(options)), 0)

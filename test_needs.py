@@ -70,7 +70,7 @@ def in_small_pieces(piece=64, block=4):
     return mock.patch.multiple(needs, PIECE=piece, BLOCK=block)
 
 
-class LruNeedsTest(unittest.TestCase):
+class TestLruNeeds(unittest.TestCase):
     def test_hand_worked_traces(self):
         for case, keys, sizes, expected in [
             ("nothing", [], [], []),
@@ -174,7 +174,7 @@ class LruNeedsTest(unittest.TestCase):
         self.assertEqual(lru_needs(extremes, [1, 1, 1]).tolist(), [NEVER, NEVER, 2])
 
 
-class SizesTouchedSinceTest(unittest.TestCase):
+class TestSizesTouchedSince(unittest.TestCase):
     def test_hand_worked_requests(self):
         # Requests a b c | c b d | b a, of sizes 1 10 100 1000.  In the second, c
         # was touched last and b before it; in the third, d has come since b, and
@@ -223,7 +223,7 @@ class SizesTouchedSinceTest(unittest.TestCase):
                 sizes_touched_since(last, now, [1] * len(last))
 
 
-class PartsTest(unittest.TestCase):
+class TestParts(unittest.TestCase):
     def test_weight_before_and_below_equals_all_pairs(self):
         rng = np.random.default_rng(6)
         for count in [0, 1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 257, 1000]:

@@ -104,7 +104,7 @@ def curve_at(rows, capacity):
 
 # -- Reading ------------------------------------------------------------------
 
-class ReadingTest(TraceCase):
+class TestReading(TraceCase):
     def test_broken_rows_are_refused_with_file_and_line(self):
         good = b'{"input_length": 600, "hash_ids": [1, 2]}\n'
         document = b'{"doc": "a", "doc_tokens": 5}\n'
@@ -231,7 +231,7 @@ class ReadingTest(TraceCase):
 
 # -- Blocks -------------------------------------------------------------------
 
-class BlockReplayTest(TraceCase):
+class TestBlockReplay(TraceCase):
     def traces(self, count, seed):
         rng = random.Random(seed)
         for trial in range(count):
@@ -418,7 +418,7 @@ class BlockReplayTest(TraceCase):
 
 # -- Documents ----------------------------------------------------------------
 
-class DocumentReplayTest(TraceCase):
+class TestDocumentReplay(TraceCase):
     def random_reads(self, rng):
         sizes = [rng.randrange(8) for _ in range(rng.randint(1, 9))]
         reads = [rng.randrange(len(sizes)) for _ in range(rng.randint(1, 30))]
@@ -485,7 +485,7 @@ class DocumentReplayTest(TraceCase):
 
 # -- The bound ----------------------------------------------------------------
 
-class BoundTest(TraceCase):
+class TestBound(TraceCase):
     def test_belady_hits_as_the_best_of_all_choices(self):
         rng = random.Random(13)
         for trial in range(80):
@@ -537,7 +537,7 @@ class BoundTest(TraceCase):
 
 # -- The command --------------------------------------------------------------
 
-class CommandTest(TraceCase):
+class TestCommand(TraceCase):
     ROWS = [block_row([1, 2], 1000), block_row([1, 3], 600), block_row([1, 2], 1000)]
 
     def test_whole_answer(self):
@@ -679,7 +679,7 @@ class CommandTest(TraceCase):
                 run.stderr.close()
 
 
-class ProgressTest(TraceCase):
+class TestProgress(TraceCase):
     def test_terminal_sees_how_far_reading_and_counting_are(self):
         self.write([block_row(range(40))] * 20)
         _, err = self.command("--gpu-tokens", 512, "--bound", terminal=True)

@@ -44,7 +44,7 @@ FEW = Ratio(5.0, None, 5.0, 5.0)
 MOVED = Ratio(5.0, (4.0, 6.0), 5.0, 4.0)
 
 
-class PercentileTest(unittest.TestCase):
+class TestPercentile(unittest.TestCase):
     def test_percentiles_interpolate_linearly(self):
         for values, share, expected in (
                 (range(1, 31), 0.95, 28.55), (range(1, 21), 0.95, 19.05),
@@ -63,7 +63,7 @@ class PercentileTest(unittest.TestCase):
                                  oracle.percentile(values, share))
 
 
-class MedianIntervalTest(unittest.TestCase):
+class TestMedianInterval(unittest.TestCase):
     def test_ranks_are_those_of_the_published_table(self):
         # Ranks of the 95 % interval of the median, from binomial tables.
         for count, ranks in ((5, None), (6, (1, 6)), (8, (1, 8)), (9, (2, 8)),
@@ -83,7 +83,7 @@ class MedianIntervalTest(unittest.TestCase):
                 self.assertEqual(40 * below <= 2 ** count, fits, (count, rank))
 
 
-class RatioTest(unittest.TestCase):
+class TestRatio(unittest.TestCase):
     def test_ratios_are_taken_within_each_round(self):
         # A round that is slow for both leaves their ratio alone.
         over = [2, 20, 2, 200, 2, 2, 2]
@@ -121,7 +121,7 @@ class RatioTest(unittest.TestCase):
                 self.assertEqual(verdicts.drift(values), expected)
 
 
-class RulesTest(unittest.TestCase):
+class TestRules(unittest.TestCase):
     def test_the_slower_over_the_faster(self):
         above, below = steady(1.1), steady(0.9)
         undecided = steady(1.1, 0.9, 1.3)
@@ -181,7 +181,7 @@ class RulesTest(unittest.TestCase):
                                  expected)
 
 
-class KneeTest(unittest.TestCase):
+class TestKnee(unittest.TestCase):
     def test_knee_is_the_first_gain_below_the_threshold(self):
         # Throughput 1, 1.5, 1.65, 3.3: gains of 50, 10 and 100 per cent.
         times = {1: (1, 1), 2: (1, 2 / 1.5), 4: (1, 4 / 1.65), 8: (1, 8 / 3.3)}
@@ -205,7 +205,7 @@ class KneeTest(unittest.TestCase):
                           verdicts.size_summary(batch_sizes(times))], [2, 4, 8])
 
 
-class ReadSamplesTest(unittest.TestCase):
+class TestReadSamples(unittest.TestCase):
     GOOD = csv_text("batch_size_scan", {("sequential", 1, 8): [1, 2],
                                         ("batched", 1, 8): [3, 4]})
 
@@ -324,7 +324,7 @@ class ReadSamplesTest(unittest.TestCase):
             self.assertNotIn("\n", str(caught.exception))
 
 
-class SummaryTest(unittest.TestCase):
+class TestSummary(unittest.TestCase):
     def test_cache_strategy(self):
         samples = samples_of("cache_strategy", {
             ("no_cache", 1, 16): [8, 1, 2], ("dynamic_cache", 1, 16): [3, 1, 0.5],
@@ -371,7 +371,7 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(verdicts.knee(samples, 0.10), 8)
 
 
-class AnalysisTest(unittest.TestCase):
+class TestAnalysis(unittest.TestCase):
     GROUPS = {("sequential", 2, 16): [3.0] * 6, ("batched", 2, 16): [2.0] * 6,
               ("sequential", 2, 64): [5.0, 5, 5, 5, 5, 6], ("batched", 2, 64): [4] * 6}
 
