@@ -29,6 +29,8 @@ class LRUCache:
     `key in cache` and `len(cache)` look without touching the order.
     """
 
+    __slots__ = ("capacity", "_sizes", "_used")
+
     def __init__(self, capacity: float):
         self.capacity = tokens("capacity", capacity)
         self._sizes = OrderedDict()     # key -> size, oldest first
