@@ -473,9 +473,9 @@ REPLAY = Experiment(
     ("one-tier.jsonl", "two-tiers.jsonl", "curve-tail.csv", "curve-tail.json",
      "curve-head.csv", "curve-head.json", "documents.csv",
      "document-blocks-tail.csv", "document-blocks-head.csv", "cycle-tail.csv",
-     "cycle-head.csv", "cpu-inclusive.json", "cpu-exclusive.json",
-     "public-conversation.jsonl", "public-synthetic.jsonl", "public.sha256"),
-    ("curve.svg", "tiers.svg", "ramp.svg"))
+     "cycle-head.csv", "cpu-inclusive.json", "cpu-exclusive.json"),
+    ("public-conversation.jsonl", "public-synthetic.jsonl", "public.sha256",
+     "curve.svg", "tiers.svg", "ramp.svg"))
 
 OFFLOAD = Experiment(
     audit_offload, ("ttft.jsonl", "states.npz", "manifest.json"),

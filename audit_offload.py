@@ -79,11 +79,9 @@ def expected_reads(protocol):
 
 
 def pass_name(number, order):
-    usual = ["pass1-cold fwd", "pass2-replay fwd", "pass3-reverse rev"]
-    for name in usual[number - 1:number]:
-        if name.endswith(" " + order):
-            return name.split()[0]
-    return f"pass{number}-{order}"
+    usual = {(1, "fwd"): "pass1-cold", (2, "fwd"): "pass2-replay",
+             (3, "rev"): "pass3-reverse"}
+    return usual.get((number, order), f"pass{number}-{order}")
 
 
 # -- Rows and times -----------------------------------------------------------

@@ -27,13 +27,13 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 import numpy as np
-import numpy.random         # NumPy loads it late; an interrupt in that is lost
+import numpy.random         # NumPy imports it late, and swallows a Ctrl-C then
 
 import records
 from attention import attention_step
 
 __all__ = ["Decoder", "Layer", "PrefixCache", "Protocol", "checkpoint_bytes",
-           "paste", "run", "main"]
+           "paste", "rows_of", "whole", "run", "main"]
 
 # T tokens of a request, n tokens of a prefix, D hidden size, L layers
 
@@ -52,7 +52,7 @@ def checkpoint_bytes(checkpoint) -> int:
     return sum(array.nbytes for layer in checkpoint for array in layer)
 
 
-def rows_of(checkpoint, start, stop):
+def rows_of(checkpoint, start: int, stop: int) -> tuple:
     """Return an owned copy of the rows `start` to `stop` of a checkpoint."""
     return tuple(Layer(*(array[start:stop].copy() for array in layer))
                  for layer in checkpoint)
@@ -136,8 +136,7 @@ class Decoder:
         Return the states [T, D].  Raise as `extend` does, and ValueError for
         too little room, before anything changes.
         """
-        tokens = self.token_ids(tokens)
-        room = len(layers[0].positions)
+        tokens, room = self.token_ids(tokens), self._tokens_of(layers)
         whole("start", start, least=0)
         if start + len(tokens) > room:
             raise ValueError(f"there is room for {room} tokens, got {start} and "
@@ -149,8 +148,8 @@ class Decoder:
         new = np.arange(start, stop)                                # [T]
         states = self.embedding[tokens] + self._positional(new)     # [T, D]
         for (wq, wk, wv), layer in zip(self.weights, layers):
-            np.matmul(states, wk, layer.k[start:stop])
-            np.matmul(states, wv, layer.v[start:stop])
+            np.matmul(states, wk, out=layer.k[start:stop])
+            np.matmul(states, wv, out=layer.v[start:stop])
             layer.positions[start:stop] = new
             later = layer.positions[:stop] > new[:, None]           # [T, n + T]
             attended, _ = attention_step(states @ wq, layer.k[:stop],
@@ -223,7 +222,8 @@ def signature(embedding, weights) -> str:
     return digest.hexdigest()
 
 
-def whole(name, value, least):
+def whole(name: str, value, least: int) -> None:
+    """Raise unless `value` is a whole number of at least `least`."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
     if value < least:
@@ -471,45 +471,33 @@ def write_run(path, protocol):
     """Run `protocol` into the new folder `path`; return the largest error."""
     with records.run_folder(path) as folder:
         count = REQUESTS * sum(1 for _ in protocol.caches())
-        results, arrays = run(protocol, records.Progress("requests", count))
-        records.write_file(os.path.join(folder, "results.json"),
-                           records.json_rows(results))
+        with records.Progress("requests", count) as progress:
+            results, arrays = run(protocol, progress)
         archive = io.BytesIO()
         np.savez(archive, **arrays)
-        records.write_file(os.path.join(folder, "arrays.npz"), archive.getvalue())
-        made_of = records.manifest(
+        records.fill_run(
+            folder, {"results.json": records.json_rows(results),
+                     "arrays.npz": archive.getvalue()},
             protocol.description(),
             {"numpy": np.__version__, "variables": records.kernel_variables()},
-            ["attention.py", "decoder.py", "records.py"],
-            folder, ["arrays.npz", "results.json"])
-        records.write_file(os.path.join(folder, "manifest.json"),
-                           records.json_text(made_of))
+            ["attention.py", "decoder.py", "records.py"])
     return max(row["max_abs_error"] for row in results)
 
 
 # -- The command --------------------------------------------------------------
 
-def budget_list(text):
-    parts = text.split(",")
-    if len(parts) > 256 or not all(part.isascii() and part.isdigit()
-                                   and len(part) < 13 for part in parts):
+def policy(text):
+    if text not in POLICIES:
         raise argparse.ArgumentTypeError(
-            "must be at most 256 whole numbers below 10^12 joined by commas, "
-            f"got {shown(text)}")
-    return distinct(tuple(map(int, parts)), text)
+            f"must be of {', '.join(POLICIES)}, got {text[:25]!r}")
+    return text
 
 
-def policy_list(text):
-    parts = tuple(text.split(","))
-    if not set(parts) <= set(POLICIES):
+def budgets(text):
+    values = records.list_of(records.whole_number(most=10 ** 12))(text)
+    if len(values) > 256:
         raise argparse.ArgumentTypeError(
-            f"must be of {','.join(POLICIES)}, got {text!r}")
-    return distinct(parts, text)
-
-
-def distinct(values, text):
-    if len(set(values)) < len(values):
-        raise argparse.ArgumentTypeError(f"must name each but once, got {text!r}")
+            f"must be at most 256 budgets, got {len(values)}")
     return values
 
 
@@ -519,9 +507,10 @@ def main(argv=None) -> int:
         allow_abbrev=False)
     parser.add_argument("--out", required=True, metavar="DIR",
                         help="the folder to make; it must not exist")
-    parser.add_argument("--budgets", type=budget_list, default=BUDGETS,
+    parser.add_argument("--budgets", type=budgets, default=BUDGETS,
                         metavar="LIST", help="in bytes (4096,8192,32768)")
-    parser.add_argument("--policies", type=policy_list, default=(), metavar="LIST",
+    parser.add_argument("--policies", type=records.list_of(policy), default=(),
+                        metavar="LIST",
                         help="of none, all, longest and shared; without it, the "
                              "published run, which saves all")
     args = parser.parse_args(argv)

@@ -262,6 +262,7 @@ def series_marks(frame, scale, name, values, style, step, markers, joined):
     colour, dashes, shape = style
     places = [(scale.place(x), frame.y.place(y)) for x, y in values]
     marks = [f"<g data-series={quoteattr(name)}>",
+             # An unseen line keeps the points where the audit reads them.
              path(stairs(places) if step else places,
                   colour if joined else "none", dashes)]
     if markers:
@@ -486,7 +487,7 @@ def read_json_lines(folder, name):
         return [json.loads(line) for line in file]
 
 
-# -- Real traces --------------------------------------------------------------
+# -- Replayed traces ----------------------------------------------------------
 
 def replay_charts(folder):
     """Return {file name: SVG} of the replayed traces."""

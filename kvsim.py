@@ -126,9 +126,9 @@ class TwoTierCache:
 class ExclusiveTwoTierCache:
     """A GPU tier whose evicted entries go down to a CPU tier.
 
-    `gpu` and `cpu` are LRUCaches, and an entry is in one of them at most:
-    together they hold what one tier could not.  For entries of one size,
-    tiers that are multiples of it hold what one LRU tier of both holds.
+    `gpu` and `cpu` are LRUCaches, and an entry is in one of them at most.
+    For entries of one size, tiers that are multiples of it hold what one LRU
+    tier of both holds.
     """
 
     def __init__(self, gpu_capacity: float, cpu_capacity: float):

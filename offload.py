@@ -126,18 +126,18 @@ def timed_read(tiers: Tiers, doc: int, question, timer=time.perf_counter_ns) -> 
     nanoseconds.
     """
     extend = tiers.decoder.extend_in_place
-    at = tiers.doc_tokens
-    start = timer()
+    start = tiers.doc_tokens
+    began = timer()
     slot, tier = tiers.bring(doc)
-    states = [extend(question, slot, at)]
+    states = [extend(question, slot, start)]
     tokens = [next_token(tiers.decoder, states[0])]
     first = timer()
-    for at in range(at + QUESTION, at + ROOM):
-        states.append(extend(tokens[-1:], slot, at))
+    for row in range(start + QUESTION, start + ROOM):
+        states.append(extend(tokens[-1:], slot, row))
         tokens.append(next_token(tiers.decoder, states[-1]))
     end = timer()
     return Read(tier, tokens, np.concatenate(states),
-                (first - start) / 1e6, (end - start) / 1e6)
+                (first - began) / 1e6, (end - began) / 1e6)
 
 
 def next_token(decoder, states) -> int:
@@ -229,16 +229,16 @@ def predicted_tiers(protocol):
             for _, doc in protocol.reads() for cache in caches]
 
 
-def complaints(protocol, rows, errors):
-    """Return a line for each row that is not as it should be."""
+def complaints(name, protocol, rows, errors):
+    """Return a line for each row of the file `name` that is not as it should be."""
     lines = []
     for number, (row, tier, error) in enumerate(
             zip(rows, predicted_tiers(protocol), errors), 1):
         if row["tier"] != tier:
-            lines.append(f"ttft.jsonl:{number}: found in tier {row['tier']}, "
+            lines.append(f"{name}:{number}: found in tier {row['tier']}, "
                          f"simulated is {tier}")
         if not error <= TOLERANCE:                  # NaN is not within either
-            lines.append(f"ttft.jsonl:{number}: a state differs from the full "
+            lines.append(f"{name}:{number}: a state differs from the full "
                          f"recompute by {error:.3g}, allowed is {TOLERANCE}")
     return lines
 
@@ -246,24 +246,18 @@ def complaints(protocol, rows, errors):
 def write_run(path, protocol, timer=time.perf_counter_ns):
     """Run `protocol` into the new folder `path`; return the complaints."""
     with records.run_folder(path) as folder:
-        progress = records.Progress(
-            "reads", 2 * protocol.docs * len(protocol.passes))
-        rows, reads, errors = run(protocol, timer, progress.step)
+        count = 2 * protocol.docs * len(protocol.passes)
+        with records.Progress("reads", count) as progress:
+            rows, reads, errors = run(protocol, timer, progress.step)
         archive = io.BytesIO()
         np.savez(archive, states=np.array([read.states[:QUESTION] for read in reads]),
                  tokens=np.array([read.tokens for read in reads]))
-        files = {"states.npz": archive.getvalue(),
-                 "ttft.jsonl": "".join(json.dumps(row, allow_nan=False) + "\n"
-                                       for row in rows)}
-        for name, data in files.items():
-            records.write_file(os.path.join(folder, name), data)
-        made_of = records.manifest(
+        lines = (json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        records.fill_run(
+            folder, {"states.npz": archive.getvalue(), "ttft.jsonl": "".join(lines)},
             protocol.description(), environment(),
-            ["attention.py", "decoder.py", "kvsim.py", "offload.py", "records.py"],
-            folder, files)
-        records.write_file(os.path.join(folder, "manifest.json"),
-                           records.json_text(made_of))
-    return [os.path.join(path, line) for line in complaints(protocol, rows, errors)]
+            ["attention.py", "decoder.py", "kvsim.py", "offload.py", "records.py"])
+    return complaints(os.path.join(path, "ttft.jsonl"), protocol, rows, errors)
 
 
 def environment():
@@ -274,20 +268,11 @@ def environment():
 
 # -- The command --------------------------------------------------------------
 
-def count(least):
-    """Return the parser of a whole number of at least `least`."""
-    def parse(text):
-        if not (text.isascii() and text.isdigit()) or int(text) < least:
-            raise argparse.ArgumentTypeError(
-                f"must be a whole number >= {least}, got {text!r}")
-        return int(text)
-    return parse
-
-
 def even(text):
-    if count(2)(text) % 2:
+    value = records.whole_number(2)(text)
+    if value % 2:
         raise argparse.ArgumentTypeError(f"must be an even number, got {text!r}")
-    return int(text)
+    return value
 
 
 def pass_list(text):
@@ -306,12 +291,12 @@ def make_parser():
                         help="the folder to make; it must not exist")
     usual = Protocol()
     for option, kind, meaning in (
-            ("docs", count(1), "number of documents"),
-            ("tokens", count(1), "tokens in each document"),
+            ("docs", records.whole_number(1), "number of documents"),
+            ("tokens", records.whole_number(1), "tokens in each document"),
             ("hidden", even, "hidden size of the decoder"),
-            ("gpu-docs", count(1), "slots of the fast tier"),
-            ("cpu-docs", count(0), "documents in lmcache's slow tier"),
-            ("seed", count(0), "of weights, documents and questions")):
+            ("gpu-docs", records.whole_number(1), "slots of the fast tier"),
+            ("cpu-docs", records.whole_number(0), "documents in lmcache's slow tier"),
+            ("seed", records.whole_number(0), "of weights, documents and questions")):
         parser.add_argument(f"--{option}", type=kind, metavar="N",
                             default=getattr(usual, option.replace("-", "_")),
                             help=f"{meaning} (%(default)s)")
@@ -322,15 +307,17 @@ def make_parser():
 
 def main(argv=None) -> int:
     args = vars(make_parser().parse_args(argv))
-    path, found = args.pop("out"), []
-    if not BLAS_PINNED:
-        print("offload.py: NumPy was imported before, BLAS threads are not pinned",
-              file=sys.stderr)
-    status = records.run_main(
-        "offload.py", lambda: found.extend(write_run(path, Protocol(**args))))
-    for line in found:
-        print(f"offload.py: {line}", file=sys.stderr)
-    return 1 if found else status
+    path = args.pop("out")
+    records.note_unpinned("offload.py", BLAS_PINNED)
+
+    def work():
+        *lines, last = write_run(path, Protocol(**args)) or [None]
+        for line in lines:
+            print(f"offload.py: {line}", file=sys.stderr)
+        if last:
+            raise ValueError(last)
+
+    return records.run_main("offload.py", work)
 
 
 if __name__ == "__main__":

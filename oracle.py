@@ -81,14 +81,17 @@ class ListExclusive(ListTiers):
 
     def access(self, key, size):
         tier = self.find(key)
+        if tier == "gpu":
+            self.gpu.access(key, size)
+            return tier
         if tier == "cpu":
             entry = next(entry for entry in self.cpu.entries if entry[0] == key)
             self.cpu.entries.remove(entry)
             size = entry[1]
-        if tier != "gpu" and size > self.gpu.capacity:
+        if size > self.gpu.capacity:
             self.cpu.access(key, size)
             return tier
-        while tier != "gpu" and self.gpu.total() + size > self.gpu.capacity:
+        while self.gpu.total() + size > self.gpu.capacity:
             self.cpu.access(*self.gpu.entries.pop(0))
         self.gpu.access(key, size)
         return tier

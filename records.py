@@ -13,6 +13,7 @@ an exception, an interrupt or SIGTERM removes the half-built one.  What a
 Renaming is atomic on one file system; nothing here survives a power cut.
 """
 
+import argparse
 import contextlib
 import errno
 import gc
@@ -24,12 +25,13 @@ import shutil
 import signal
 import sys
 import threading
-from typing import Iterator
+from typing import Callable, Iterator
 
 __all__ = ["write_file", "run_folder", "refuse_input_as_output", "emit",
            "json_text", "json_rows", "sha256", "source_sha256", "manifest",
            "one_blas_thread", "garbage_collection_off", "cpu_model",
-           "kernel_variables",
+           "kernel_variables", "fill_run", "whole_number", "list_of",
+           "note_unpinned",
            "Progress", "WrongUsage", "run_main"]
 
 
@@ -193,6 +195,15 @@ def manifest(protocol, environment: dict, sources, folder: str, files) -> dict:
                       for name in sorted(files)}}
 
 
+def fill_run(folder: str, files: dict, protocol, environment: dict,
+             sources) -> None:
+    """Write {name: data} into a run folder, and its manifest.json beside them."""
+    for name, data in files.items():
+        write_file(os.path.join(folder, name), data)
+    made_of = manifest(protocol, environment, sources, folder, files)
+    write_file(os.path.join(folder, "manifest.json"), json_text(made_of))
+
+
 # -- Measuring ----------------------------------------------------------------
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
@@ -277,6 +288,35 @@ class Progress:
             end = "" if self.open else "\n"
             self.stream.write(f"\r{self.label}: {percent:3d} %{end}")
             self.stream.flush()
+
+
+def whole_number(least: int = 0, most: int = 10 ** 15) -> Callable:
+    """Return the argparse type of a whole number from `least` to `most`."""
+    def parse(text):
+        digits = text.isascii() and text.isdigit() and len(text) < 60
+        if not digits or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(
+                f"must be a whole number from {least} to {most}, got {text[:60]!r}")
+        return int(text)
+    return parse
+
+
+def list_of(parse: Callable) -> Callable:
+    """Return the argparse type of different values joined by commas."""
+    def parse_all(text):
+        values = tuple(map(parse, text.split(",")))
+        if len(set(values)) < len(values):
+            raise argparse.ArgumentTypeError(
+                f"must name each but once, got {text[:60]!r}")
+        return values
+    return parse_all
+
+
+def note_unpinned(script: str, pinned: bool) -> None:
+    """Say on stderr when it was too late for one_blas_thread."""
+    if not pinned and sys.stderr is not None:
+        print(f"{script}: NumPy was imported before BLAS threads could be pinned; "
+              "their number is not known", file=sys.stderr)
 
 
 class WrongUsage(ValueError):

@@ -1,4 +1,4 @@
-"""Replay a trace of real requests through KV caches; every capacity at once.
+"""Replay a trace of requests through KV caches; every capacity at once.
 
 How large must a cache be for this traffic, and are two tiers worth their sum?
 
@@ -280,6 +280,7 @@ def found_blocks(trace: Trace, held: np.ndarray, gpu_tokens: int,
     """
     if trace.block_tokens is None:
         return found_documents(trace, TIERS[tiers](gpu_tokens, cpu_tokens))
+    # Halved, so that the sum of both fits int64 and stays below NEVER.
     gpu = min(gpu_tokens // trace.block_tokens, NEVER // 2)
     cpu = min(cpu_tokens // trace.block_tokens, NEVER // 2)
     in_gpu = held <= gpu
@@ -424,6 +425,7 @@ def curve(trace: Trace, needs: np.ndarray) -> list:
     least = 1 if trace.block_tokens else int(trace.tokens.max())
     hits = np.flatnonzero(needs < NEVER)
     ordered, order = sort_with_positions(needs[hits])
+    # The last of equal needs; the slice is for no hits at all.
     change = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)[:len(hits)])
     tokens = np.cumsum(trace.tokens[hits[order]])[change]
     rows = list(zip((unit * need for need in ordered[change].tolist()),
@@ -502,19 +504,9 @@ def bound_rate(trace, args):
 
 # -- Command ------------------------------------------------------------------
 
-def whole_number(text, least=0):
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise argparse.ArgumentTypeError(
-            f"must be a whole number >= {least}, got {text!r}")
-    return int(text)
-
-
-def count(text):
-    return whole_number(text, least=1)
-
-
-def two_or_more(text):
-    return whole_number(text, least=2)
+# A trace may be larger than any cache, and its blocks than any request.
+TOKENS = records.whole_number(0, 10 ** 40)
+COUNT = records.whole_number(1, 10 ** 40)
 
 
 def make_parser():
@@ -523,24 +515,24 @@ def make_parser():
         allow_abbrev=False)
     add = parser.add_argument
     add("trace", metavar="TRACE.jsonl", help="requests, one JSON object a line")
-    add("--gpu-tokens", type=whole_number, metavar="N",
+    add("--gpu-tokens", type=TOKENS, metavar="N",
         help="GPU capacity; may be left out with --curve")
-    add("--cpu-tokens", type=whole_number, metavar="M", default=0,
+    add("--cpu-tokens", type=TOKENS, metavar="M", default=0,
         help="CPU capacity; 0 is no CPU tier (%(default)s)")
     add("--tiers", choices=list(TIERS), default="inclusive",
         help="what the CPU tier keeps (%(default)s)")
     add("--touch", choices=["tail", "head"], default="tail",
         help="which block of a request is touched first (%(default)s)")
-    add("--block-tokens", type=count, metavar="B", default=512,
+    add("--block-tokens", type=COUNT, metavar="B", default=512,
         help="tokens in a whole block (%(default)s)")
-    add("--rows", type=count, metavar="K", help="replay the first K rows only")
-    add("--bytes-per-token", type=count, metavar="B",
+    add("--rows", type=COUNT, metavar="K", help="replay the first K rows only")
+    add("--bytes-per-token", type=COUNT, metavar="B",
         help="give capacities in GiB too")
     add("--bound", action="store_true",
         help="add an upper bound for every policy; blocks of one size only")
     add("--curve", metavar="FILE.csv",
         help="write the hits at every capacity of one tier")
-    add("--points", type=two_or_more, metavar="P",
+    add("--points", type=records.whole_number(2), metavar="P",
         help="thin the curve to P rows, log-spaced")
     return parser
 
@@ -552,12 +544,12 @@ def check_usage(parser, args):
         parser.error("--points is for --curve, which is not given")
 
 
-def refuse_trace_as_curve(parser, args):
-    try:
-        if args.curve is not None:
-            records.refuse_input_as_output(args.trace, args.curve)
-    except ValueError as error:
-        parser.error(f"--curve: {error}")
+def check_bound(trace):
+    """Raise WrongUsage unless all blocks of a trace are of one size."""
+    if trace.block_tokens is None and np.ptp(trace.tokens):
+        raise records.WrongUsage(
+            "--bound: the documents must be of one size, got "
+            f"{trace.tokens.min()} to {trace.tokens.max()} tokens")
 
 
 def main(argv: Optional[list] = None) -> int:
@@ -566,11 +558,11 @@ def main(argv: Optional[list] = None) -> int:
     check_usage(parser, args)
 
     def work():
-        refuse_trace_as_curve(parser, args)
+        if args.curve is not None:
+            records.refuse_input_as_output(args.trace, args.curve)
         trace = read_trace(args.trace, args.block_tokens, args.rows)
-        if args.bound and trace.block_tokens is None and np.ptp(trace.tokens):
-            parser.error("--bound: the documents must be of one size, got "
-                         f"{trace.tokens.min()} to {trace.tokens.max()} tokens")
+        if args.bound:
+            check_bound(trace)
         held = held_needs(trace, args.touch)
         needs = block_needs(trace, held)
         rows = curve(trace, needs)

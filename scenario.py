@@ -12,7 +12,7 @@ from the first to the last, `rev` from the last to the first, and one cache
 lives through all passes.  The output is one JSON object: the counts of every
 pass or, with a sweep, one count of the last pass for each capacity: hits in
 either tier for --sweep-gpu, misses for --sweep-cpu.  `inclusive` tiers keep
-a copy of what is read in the CPU, `exclusive` ones keep a document in one tier.
+in the CPU a copy of all that is read, `exclusive` ones a document in one tier.
 
 Everything here is simulated: the answer counts hits and measures nothing.
 """

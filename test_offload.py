@@ -355,7 +355,8 @@ class TestRun(unittest.TestCase):
                 passes=tuple(rng.choice(("fwd", "rev"))
                              for _ in range(rng.randint(1, 4))), seed=rng.randrange(99))
             rows, _, errors = offload.run(protocol)
-            self.assertEqual(offload.complaints(protocol, rows, errors), [], protocol)
+            self.assertEqual(
+                offload.complaints("ttft.jsonl", protocol, rows, errors), [], protocol)
 
 
 class InFolder(unittest.TestCase):
@@ -476,7 +477,8 @@ class TestCommand(InFolder):
     def test_blas_is_pinned_before_numpy_or_the_run_says_so(self):
         code = "import sys; import offload; sys.exit(offload.main(sys.argv[1:]))"
         for first, expected, told in (("", 1, ""), ("import numpy; ", None,
-                "offload.py: NumPy was imported before, BLAS threads are not pinned\n")):
+                "offload.py: NumPy was imported before BLAS threads could be pinned; "
+                "their number is not known\n")):
             done = run("-c", first + code, "--out", self.folder, *SMALL,
                        env={name: value for name, value in os.environ.items()
                             if not name.endswith("_NUM_THREADS")})

@@ -293,7 +293,7 @@ class TestReplayChapter(unittest.TestCase):
                 ("tail first, {:,} tokens reach half of the tokens that can hit, {:,} "
                  "reach 90 and {:,} reach 99 per cent",
                  [needs[share]["tokens"] for share in ("50", "90", "99")]),
-                ("{} for the made trace touched tail first, {} head first",
+                ("{} rows for the made trace touched tail first, {} head first",
                  [len(self.curve(f"curve-{touch}.csv")) for touch in ("tail", "head")]),
                 ("that is {} hits of {} possible",
                  (cycle["tail"][31 * 512], max(cycle["tail"].values())))):

@@ -640,7 +640,7 @@ class TestCommand(TraceCase):
                 (("--curve", self.csv, "--points", "1"), "--points"),
                 (("--gpu-tokens", "1", "--points", "9"), "--points is for --curve"),
                 (("--gpu", "1"), "--gpu"),
-                (("--curve", self.path), "--curve: "),
+                (("--curve", self.path + "/"), "the output is also the input"),
                 (("--curve", os.path.join(self.folder, ".", "trace.jsonl")),
                  "the output is also the input")):
             with self.subTest(options=options):
