@@ -126,6 +126,11 @@ def differences(found, expected, where=""):
         yield where, found, expected
 
 
+def is_kept(name):
+    """Tell what is there to stay from what a killed run or audit left behind."""
+    return not re.fullmatch(r"\..*-[0-9a-f]{8}", name)
+
+
 class Folder:
     """One run folder under audit: strict readers, and the faults found.
 
@@ -151,9 +156,7 @@ class Folder:
             self.fault(file, *fault)
 
     def names(self):
-        """Return what is in the folder, but for what a killed audit left."""
-        return sorted(name for name in os.listdir(self.path)
-                      if not re.fullmatch(r"\.audit\.json-[0-9a-f]{8}", name))
+        return sorted(filter(is_kept, os.listdir(self.path)))
 
     def has(self, name):
         return os.path.lexists(os.path.join(self.path, name))
@@ -545,7 +548,7 @@ def check_names(folder, experiment):
 
 def audit_tree(path: str) -> dict:
     """Audit `path`, a run folder or a tree of them; return {name: Folder}."""
-    names = set(os.listdir(path))
+    names = set(filter(is_kept, os.listdir(path)))
     if os.path.basename(os.path.abspath(path)) in EVIDENCE or (
             not names & set(EVIDENCE) and kinds_of(Folder(path, known=False))):
         return {os.path.basename(os.path.abspath(path)): audit_folder(path)}

@@ -294,9 +294,8 @@ def write_measurement(path, text, facts):
     """Write the CSV and, beside it, environment.json with the CSV's hash."""
     make_parent(path)
     records.write_file(path, text)
-    if not os.path.isfile(path):                    # a pipe has no beside
-        print(f"bench.py: {path} is no file, so no {ENVIRONMENT} is written",
-              file=sys.stderr)
+    if records.written_directly(path):              # a pipe has no beside
+        records.note("bench.py", f"{path} is no file, so no {ENVIRONMENT} is written")
         return
     facts = {**facts, "csv": {"name": os.path.basename(path),
                               "sha256": records.sha256(path)}}
@@ -317,6 +316,12 @@ def check_csv_path(path):
         raise ValueError(f"{path}: this name is wanted for what the run was")
     if os.path.isdir(path):
         raise IsADirectoryError(21, "is a folder, a file is needed", path)
+    if records.written_directly(path):
+        return
+    if not os.path.basename(path):
+        raise ValueError(f"{path!r} names no file, a file is needed")
+    if os.path.isdir(beside(path)):
+        raise IsADirectoryError(21, "is a folder, a file is needed", beside(path))
     place = os.path.dirname(os.path.abspath(path))
     while not os.path.lexists(place):
         place = os.path.dirname(place)
@@ -362,7 +367,8 @@ def facts_of(args, samples, data):
     if declared:
         try:
             facts = declared_facts(declared, samples, facts)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError,
+                OverflowError) as error:
             raise ValueError(f"{beside(args.input)}: is not as bench.py writes "
                              f"it: {error!r}") from None
     lengths = samples.values("sequence_length")
@@ -390,8 +396,8 @@ def read_environment(path, data):
                 return declared
         except (ValueError, KeyError, TypeError, RecursionError):
             pass
-    print(f"bench.py: {beside(path)} is not that of {path}, its facts are not used",
-          file=sys.stderr)
+    records.note("bench.py", f"{beside(path)} is not that of {path}, "
+                             "its facts are not used")
     return None
 
 

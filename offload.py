@@ -69,7 +69,8 @@ class Tiers:
         self.documents = [decoder.token_ids(document) for document in documents]
         self.doc_tokens = len(self.documents[0])
         self.fast, self.slow = OrderedDict(), OrderedDict()
-        self._free = [self._new_slot() for _ in range(fast_docs)]
+        # More slots than documents would never be used.
+        self._free = [self._new_slot() for _ in range(min(fast_docs, len(documents)))]
 
     def _new_slot(self):
         slot = self.decoder.room_for(self.doc_tokens + ROOM)
@@ -313,7 +314,7 @@ def main(argv=None) -> int:
     def work():
         *lines, last = write_run(path, Protocol(**args)) or [None]
         for line in lines:
-            print(f"offload.py: {line}", file=sys.stderr)
+            records.note("offload.py", line)
         if last:
             raise ValueError(last)
 

@@ -27,11 +27,10 @@ import sys
 import threading
 from typing import Callable, Iterator
 
-__all__ = ["write_file", "run_folder", "refuse_input_as_output", "emit",
-           "json_text", "json_rows", "sha256", "source_sha256", "manifest",
-           "one_blas_thread", "garbage_collection_off", "cpu_model",
-           "kernel_variables", "fill_run", "whole_number", "list_of",
-           "note_unpinned",
+__all__ = ["write_file", "written_directly", "run_folder", "refuse_input_as_output",
+           "emit", "note", "json_text", "json_rows", "sha256", "source_sha256",
+           "manifest", "one_blas_thread", "garbage_collection_off", "cpu_model",
+           "kernel_variables", "fill_run", "whole_number", "list_of", "note_unpinned",
            "Progress", "WrongUsage", "run_main"]
 
 
@@ -40,19 +39,40 @@ __all__ = ["write_file", "run_folder", "refuse_input_as_output", "emit",
 def write_file(path: str, data) -> None:
     """Replace the file `path` by `data`, text or bytes, in one step.
 
-    What is no regular file, such as /dev/null or a pipe, is written directly.
+    What is no regular file, such as /dev/null or a pipe, is written directly,
+    and so is a standard stream (/dev/stdout), whatever it leads to.
     """
     if isinstance(data, str):
         data = data.encode("utf-8")
     try:
-        if os.path.exists(path) and not os.path.isfile(path):
+        if written_directly(path):
+            stream = standard_stream(path)
+            place = path if stream is None else os.dup(stream)
             # A reader that has gone (`/dev/stdout | head`) is no error.
-            with contextlib.suppress(BrokenPipeError), open(path, "wb") as file:
+            with contextlib.suppress(BrokenPipeError), open(place, "wb") as file:
                 file.write(data)
         else:
             replace_file(end_of_links(path), data)
     except OSError as error:                # name the file that was asked for
         raise OSError(error.errno, error.strerror, path) from None
+
+
+def written_directly(path: str) -> bool:
+    """Return whether write_file writes into `path` instead of replacing it."""
+    return os.path.exists(path) and (not os.path.isfile(path)
+                                     or standard_stream(path) is not None)
+
+
+def standard_stream(path):
+    """Return the descriptor of stdout or stderr if `path` is what it leads to.
+
+    To replace that file would lose what the stream wrote and will write.
+    """
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(path), os.fstat(stream)):
+                return stream
+    return None
 
 
 def end_of_links(path):
@@ -312,11 +332,18 @@ def list_of(parse: Callable) -> Callable:
     return parse_all
 
 
+def note(script: str, text) -> None:
+    """Say one line on stderr, as far as there is one."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(f"{script}: {text}", file=sys.stderr)
+
+
 def note_unpinned(script: str, pinned: bool) -> None:
     """Say on stderr when it was too late for one_blas_thread."""
-    if not pinned and sys.stderr is not None:
-        print(f"{script}: NumPy was imported before BLAS threads could be pinned; "
-              "their number is not known", file=sys.stderr)
+    if not pinned:
+        note(script, "NumPy was imported before BLAS threads could be pinned; "
+                     "their number is not known")
 
 
 class WrongUsage(ValueError):
@@ -326,8 +353,8 @@ class WrongUsage(ValueError):
 def run_main(script: str, work) -> int:
     """Call `work()`; return the exit status of the command `script`.
 
-    OSError, ValueError and MemoryError become one line on stderr and status
-    1, WrongUsage status 2; an interrupt becomes status 130.
+    Errors of files, values and memory become one line on stderr and status 1,
+    WrongUsage status 2; an interrupt becomes status 130.
     """
     try:
         work()
@@ -335,9 +362,9 @@ def run_main(script: str, work) -> int:
     except WrongUsage as error:
         return fail(script, error, 2)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
+        place = "" if error.filename is None else f"{error.filename or repr('')}: "
         return fail(script, f"{place}{error.strerror or error}", 1)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         return fail(script, error, 1)
     except MemoryError as error:
         return fail(script, f"out of memory: {error}", 1)
@@ -346,6 +373,5 @@ def run_main(script: str, work) -> int:
 
 
 def fail(script, message, status):
-    if sys.stderr is not None:
-        print(f"{script}: {message}", file=sys.stderr)
+    note(script, message)
     return status

@@ -25,6 +25,7 @@ import math
 import os
 import sys
 from array import array
+from collections import Counter
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -124,7 +125,7 @@ class BlockRows:
             raise ValueError(f'"hash_ids" must be {blocks} for {length} tokens '
                              f"in blocks of {self.block_tokens}, got {len(ids)}")
         if len(set(ids)) < blocks:
-            twice = next(name for name in ids if ids.count(name) > 1)
+            twice, _ = Counter(ids).most_common(1)[0]
             raise ValueError('"hash_ids" must not repeat in a row, '
                              f"got {twice} twice")
         try:

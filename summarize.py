@@ -134,10 +134,19 @@ def write_whole(path, text):
         if os.path.exists(path) and not os.path.isfile(path):
             with open(path, "w", encoding="utf-8") as file:     # a pipe, a device
                 file.write(text)
+        elif is_stdout(path):       # emit writes there; to replace it loses that
+            return
         else:
             replace_file(end_of_links(path), text)
     except OSError as error:                # name the file that was asked for
         raise OSError(error.errno, error.strerror, path) from None
+
+
+def is_stdout(path):
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(1))
+    except OSError:
+        return False
 
 
 def end_of_links(path):

@@ -307,8 +307,9 @@ class TestTree(TemporaryFolder):
         fault, = self.faults()["kvlab"]
         self.assertIn("has 1099511627776 bytes", fault["found"])
 
-    def test_what_a_killed_audit_left_is_no_fault(self):
+    def test_what_a_killed_run_or_audit_left_is_no_fault(self):
         write(os.path.join(self.tree, "cache-budget"), ".audit.json-0123abcd", "x")
+        os.mkdir(os.path.join(self.tree, ".my-run-0123abcd"))
         self.assertEqual(self.faults(), {})
 
     def test_charts_of_a_run_by_another_name_count_as_audited(self):

@@ -621,6 +621,8 @@ class TestCapacity(CommandCase):
 class TestEvidence(unittest.TestCase):
     def test_every_derived_file_is_made_again_byte_for_byte(self):
         for name in sorted(os.listdir(os.path.join(HOME, "evidence"))):
+            if name.startswith("my-"):              # a learner's, not ours
+                continue
             folder = os.path.join(HOME, "evidence", name)
             if not {"raw.csv", "environment.json"} <= set(os.listdir(folder)):
                 continue

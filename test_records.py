@@ -43,6 +43,15 @@ class TestWriteFile(TemporaryFolder):
         self.assertEqual(os.read(reader, 100), b"text")
         self.assertTrue(stat.S_ISFIFO(os.stat(self.path("pipe")).st_mode))
 
+    def test_a_redirected_stdout_is_written_and_not_replaced(self):
+        log = write(self.folder, "log", "before\n")
+        with open(log, "a", encoding="utf-8") as stream:
+            subprocess.run([sys.executable, "-c", "import records\n"
+                            "records.write_file('/dev/stdout', 'data\\n')\n"
+                            "records.emit('after\\n')"],
+                           cwd=HOME, stdout=stream, check=True)
+        self.assertEqual(read(log), b"before\ndata\nafter\n")
+
     def test_a_failure_names_the_target_and_leaves_nothing(self):
         for name in ("no/file", ".", "new/", "no/../file"):
             with self.subTest(name=name), self.assertRaises(OSError) as caught:

@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -203,6 +205,15 @@ class TestCommand(TemporaryFolder):
         _, out, _ = self.summarize(row("baseline", "a", 1), pipe)
         self.assertEqual(os.read(reader, 1000).decode(), out)
         self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
+
+    def test_a_redirected_stdout_is_written_once_and_not_replaced(self):
+        write(self.folder, "in.jsonl", row("baseline", "a", 1))
+        log = write(self.folder, "log", "before\n")
+        with open(log, "a") as stream:
+            subprocess.run([sys.executable, "summarize.py", self.path("in.jsonl"),
+                            "/dev/stdout"], cwd=HOME, stdout=stream, check=True)
+        before, answer = read(log).decode("utf-8").splitlines()
+        self.assertEqual((before, json.loads(answer)["ratio"]), ("before", {}))
 
     def test_missing_input_is_one_line(self):
         missing = self.path("missing.jsonl")
