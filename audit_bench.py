@@ -19,6 +19,7 @@ import re
 from fractions import Fraction
 
 import oracle
+from audit_charts import Lines
 
 __all__ = ["audit_samples", "audit_capacity", "RECORDS", "DERIVED"]
 
@@ -427,9 +428,9 @@ def audit_derived(folder, run):
              else f"{float(value):.6f}" for value in row] for row in rows])
     if folder.has(analysis):
         compare_analysis(folder, analysis, run)
-    for name, series in charts(run).items():
+    for name, chart in charts(run).items():
         if folder.has(name):
-            folder.compare_chart(name, series)
+            folder.compare_chart(name, chart)
 
 
 def compare_csv(folder, name, expected):
@@ -449,6 +450,7 @@ def compare_csv(folder, name, expected):
 
 
 def charts(run):
+    """Return {file name: Lines}."""
     columns, rows = run.summary()
 
     def points(column):
@@ -456,17 +458,24 @@ def charts(run):
         # A chart is drawn from summary.csv, which has six decimals.
         return [(row[0], float(f"{float(row[place]):.6f}")) for row in rows]
 
+    tokens, size = "sequence length (tokens)", "batch size"
     if run.experiment == "cache_strategy":
-        return {"latency.svg": {"no cache": points("no_cache_ms"),
-                                "dynamic cache": points("dynamic_ms"),
-                                "preallocated cache": points("preallocated_ms")}}
+        return {"latency.svg": Lines(
+            "Time to decode one sequence, by cache strategy", tokens, "median (ms)",
+            {"no cache": points("no_cache_ms"), "dynamic cache": points("dynamic_ms"),
+             "preallocated cache": points("preallocated_ms")}, log_x=True, log_y=True)}
     if run.experiment == "batch_length_scan":
-        return {"speedup.svg": {"speed-up": points("speedup"),
-                                "no gain": [(row[0], 1) for row in rows]}}
-    return {"latency-p50-p95.svg": {"p50": points("batch_p50_ms"),
-                                    "p95": points("batch_p95_ms")},
-            "throughput-positions-per-second.svg": {
-                "batched": points("positions_per_second")}}
+        return {"speedup.svg": Lines(
+            "Speed-up of a batch of two over one after the other", tokens,
+            "sequential over batched",
+            {"speed-up": points("speedup"), "no gain": [(row[0], 1) for row in rows]},
+            log_x=True)}
+    return {"latency-p50-p95.svg": Lines(
+                "Time to decode a batch, by batch size", size, "time (ms)",
+                {"p50": points("batch_p50_ms"), "p95": points("batch_p95_ms")}),
+            "throughput-positions-per-second.svg": Lines(
+                "Throughput by batch size", size, "positions per second",
+                {"batched": points("positions_per_second")})}
 
 
 def compare_analysis(folder, name, run):

@@ -20,6 +20,7 @@ from typing import Optional
 import numpy as np
 
 import oracle
+from audit_charts import Bars
 
 __all__ = ["PUBLISHED", "ADMISSION", "audit_cache_run", "chart_names"]
 
@@ -265,9 +266,9 @@ def audit_cache_run(folder, fixed: Optional[tuple] = None) -> None:
                      "bit_exact": f"{bit_exact} of {2 * len(expected)}",
                      "max_abs_error": largest_error(results)}
     check_totals(folder, results)
-    for name, bars in expected_charts(expected).items():
+    for name, chart in expected_charts(expected).items():
         if folder.has(name):
-            folder.compare_chart(name, {"bars": bars})
+            folder.compare_chart(name, chart)
 
 
 def declared_protocol(manifest):
@@ -371,33 +372,37 @@ def check_manifest(folder, found, said, equal=True):
 
 # -- Charts -------------------------------------------------------------------
 
+PROJECTED = "projected rows of 12 requests"
+
+
 def chart_names(budgets: tuple, policies: tuple) -> tuple:
     """Return the names of the charts that belong to a run."""
     return tuple(expected_charts(expected_records(budgets, policies)))
 
 
 def expected_charts(expected):
-    """Return {file name: heights of the bars}, of the first seed's records."""
+    """Return {file name: Bars}, of the first seed's records."""
     rows = [row for row in expected if row["seed"] == SEEDS[0]]
     traces = [trace for trace in TRACES if any(row["trace"] == trace for row in rows)]
     if "policy" not in rows[0]:
-        return {"projected-rows.svg": bars(rows, "trace", traces, projected),
-                "evictions.svg": bars(rows, "trace", traces, evictions)}
+        return {"projected-rows.svg": bars("Projected rows by budget (counted)",
+                                           PROJECTED, rows, "trace", traces, projected),
+                "evictions.svg": bars("Evictions by budget (counted)", "evictions",
+                                      rows, "trace", traces, evictions)}
     policies = list(dict.fromkeys(row["policy"] for row in rows))
     return {f"projected-rows-{trace}.svg": bars(
+                f"Projected rows by budget, {trace} (counted)", PROJECTED,
                 [row for row in rows if row["trace"] == trace], "policy", policies,
                 projected) for trace in traces}
 
 
-def bars(rows, name, series, count):
-    """Return the sums of `count`, budget by budget and series by series."""
-    heights = []
-    for budget in dict.fromkeys(row["budget"] for row in rows):
-        for value in series:
-            chosen = [row for row in rows
-                      if row["budget"] == budget and row[name] == value]
-            heights.append(sum(map(count, chosen)))
-    return heights
+def bars(title, y_name, rows, name, series, count):
+    """Return the Bars of the sums of `count` by budget, for each of `series`."""
+    budgets = list(dict.fromkeys(row["budget"] for row in rows))
+    sums = {value: [sum(count(row) for row in rows
+                        if row["budget"] == budget and row[name] == value)
+                    for budget in budgets] for value in series}
+    return Bars(title, y_name, [f"{budget / 1024:g} KiB" for budget in budgets], sums)
 
 
 def projected(row):

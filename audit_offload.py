@@ -18,6 +18,7 @@ import numpy as np
 import oracle
 from audit_cache import (VOCABULARY, array_fault, described, forward, model,
                          read_archive)
+from audit_charts import Bars, Lines
 
 __all__ = ["STANDARD", "SHORT", "audit_offload", "ttft_summary"]
 
@@ -126,18 +127,24 @@ def ttft_summary(rows) -> dict:
     return summary
 
 
-def expected_charts(rows):
-    """Return {file name: what it shows} for the rows of a run."""
-    bars = [round(oracle.median(
-                [row["ttft_ms"] for row in rows
-                 if row["pass"] == name and row["config"] == config]), 2)
-            for name in dict.fromkeys(row["pass"] for row in rows)
-            for config in CONFIGS]
+def expected_charts(rows, cpu_docs):
+    """Return {file name: what it must show} for the rows of a run."""
+    passes = list(dict.fromkeys(row["pass"] for row in rows))
+    medians = {config: [round(oracle.median(
+                           [row["ttft_ms"] for row in rows
+                            if row["pass"] == name and row["config"] == config]), 2)
+                        for name in passes] for config in CONFIGS}
     points = {}
     for place, row in enumerate(rows):
         series = f"{row['config']}, {row['tier']}"
         points.setdefault(series, []).append((1 + place // 2, row["ttft_ms"]))
-    return {"ttft.svg": {"bars": bars}, "reads.svg": dict(sorted(points.items()))}
+    tier = f"CPU tier of {cpu_docs} documents (measured)"
+    return {"ttft.svg": Bars(f"Median time to first token by pass, {tier}",
+                             "p50 TTFT (ms)", passes, medians),
+            "reads.svg": Lines(f"Time to first token by tier, {tier}",
+                               "read (number)", "TTFT (ms)",
+                               dict(sorted(points.items())), log_y=True,
+                               joined=False)}
 
 
 # -- States and tokens --------------------------------------------------------
@@ -225,7 +232,7 @@ def audit_offload(folder, fixed=None) -> None:
         return
     if folder.has("measured.json"):
         folder.compare_json("measured.json", ttft_summary(rows))
-    for name, shown in expected_charts(rows).items():
+    for name, shown in expected_charts(rows, protocol["cpu_docs"]).items():
         if folder.has(name):
             folder.compare_chart(name, shown)
 

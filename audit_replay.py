@@ -14,6 +14,7 @@ import json
 from typing import NamedTuple
 
 import oracle
+from audit_charts import Lines, stairs
 
 __all__ = ["audit_replay"]
 
@@ -252,7 +253,7 @@ class Expected(NamedTuple):
     objects: dict       # JSON values
     lines: dict         # lists of JSON values, one a line
     curves: dict        # lists of rows
-    charts: dict        # {series: points}
+    charts: dict        # Lines of audit_charts
 
 
 def derive(fixtures):
@@ -305,8 +306,9 @@ def audit_replay(folder) -> None:
 # -- Charts -------------------------------------------------------------------
 
 def expected_charts(one_tier, two_tiers, curves):
+    """Return {file name: Lines}."""
     blocks = one_tier[0]["blocks"]
-    hits = {f"touched {touch} first": corners(
+    hits = {f"touched {touch} first": stairs(
                 [(row[0], row[1] / blocks) for row in curves[f"curve-{touch}.csv"]])
             for touch in ("tail", "head")}
     hits["bound for every policy"] = [
@@ -320,13 +322,16 @@ def expected_charts(one_tier, two_tiers, curves):
                        ("by block, tail first", "document-blocks-tail"),
                        ("by block, head first", "document-blocks-head")):
         points = [(row[0], row[2]) for row in curves[file + ".csv"]]
-        ramp[name] = corners([*points, (RAMP_END, points[-1][1])])
-    return {"curve.svg": hits, "tiers.svg": tiers, "ramp.svg": ramp}
-
-
-def corners(points):
-    """Return the corners of a line on which a value holds until the next."""
-    path = list(points[:1])
-    for x, y in points[1:]:
-        path += [(x, path[-1][1]), (x, y)]
-    return path
+        ramp[name] = [*points, (RAMP_END, points[-1][1])]
+    return {"curve.svg": Lines(
+                "Hits at every capacity (made trace, one tier)", "capacity (tokens)",
+                "share of blocks hit", hits, log_x=True,
+                markers=("bound for every policy",)),
+            "tiers.svg": Lines(
+                "Hits of two equal tiers (made trace)",
+                "capacity of both tiers (tokens)", "share of blocks hit", tiers,
+                log_x=True),
+            "ramp.svg": Lines(
+                "Hits of the second pass over ten documents (one tier)",
+                "capacity (tokens)", "tokens hit, of 50,110", ramp, step=True,
+                markers=False)}

@@ -66,12 +66,12 @@ class Scale:
 
 def linear_ticks(values, wanted=6):
     """Return ticks at a 1-2-5 step that enclose `values` and 0."""
-    low, high = min(0, min(values)), max(0, max(values))
+    low, high = min(0, clean(min(values))), max(0, clean(max(values)))
     if low == high:
         high = 1
     step = next(step for step in steps_of_1_2_5((high - low) / 100)
-                if (high - low) / step <= wanted)
-    first, last = math.floor(low / step), math.ceil(high / step)
+                if clean((high - low) / step) <= wanted)
+    first, last = math.floor(clean(low / step)), math.ceil(clean(high / step))
     return [clean(index * step) for index in range(first, last + 1)]
 
 
@@ -80,7 +80,7 @@ def log_ticks(values):
 
     Three at least, as two do not tell a log axis from a linear one.
     """
-    low, high = min(values), max(values)
+    low, high = clean(min(values)), clean(max(values))
     marks = (1, 2, 5) if high < 1000 * low else (1,)
     places = [clean(mark * 10.0 ** power)
               for power in range(math.floor(math.log10(low)),

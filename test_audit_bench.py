@@ -230,7 +230,7 @@ class TestForgedSamples(AuditCase):
         self.assert_fault(path, "summary.csv", "line 2: batch_p50_ms",
                           expected="1.000000")
         self.assert_fault(path, "knee-analysis.md", "line")
-        self.assert_fault(path, "throughput-positions-per-second.svg", "batched")
+        self.assert_fault(path, "throughput-positions-per-second.svg", "line")
 
     def test_protocol_cells_are_named_with_both_values(self):
         for column, value in (("path", "batched"), ("batch_size", "3"),

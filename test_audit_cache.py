@@ -472,8 +472,8 @@ class TestPlantedBugs(unittest.TestCase):
         """Run a changed copy of the code and audit it there; return the report."""
         with tempfile.TemporaryDirectory() as folder:
             copy_scripts(folder, "attention.py", "decoder.py", "records.py", "audit.py",
-                         "audit_bench.py", "audit_cache.py", "audit_offload.py",
-                         "audit_replay.py", "oracle.py")
+                         "audit_bench.py", "audit_cache.py", "audit_charts.py",
+                         "audit_offload.py", "audit_replay.py", "oracle.py")
             text = read(os.path.join(folder, "decoder.py")).decode()
             for old, new in changes:
                 self.assertEqual(text.count(old), 1, old)
