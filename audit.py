@@ -33,11 +33,13 @@ from functools import partial
 from typing import Callable, NamedTuple
 
 import audit_bench
+import audit_costs
 import oracle
 from audit_cache import ADMISSION, PUBLISHED, audit_cache_run, chart_names
 from audit_charts import Bars, Lines, chart_faults
 from audit_offload import SHORT, STANDARD, audit_offload, ttft_summary
 from audit_replay import audit_replay
+from audit_samples import RECORDS as SAMPLES
 
 __all__ = ["Folder", "audit_tree", "main"]
 
@@ -371,12 +373,31 @@ def fixed_run(protocol):
 def scan(experiment, **expected):
     """Return the Experiment of one scan of bench.py at its full settings."""
     return Experiment(
-        partial(audit_bench.audit_samples, experiment=experiment, **expected),
-        audit_bench.RECORDS, audit_bench.DERIVED[experiment])
+        partial(audit_bench.audit_scan, experiment=experiment, **expected),
+        SAMPLES, audit_bench.DERIVED[experiment])
 
 
-ANY_SCAN = Experiment(audit_bench.audit_samples, audit_bench.RECORDS,
-                      optional=audit_bench.ALL_DERIVED)
+def cost(experiment):
+    """Return the Experiment of one later measurement of bench.py, likewise."""
+    return Experiment(partial(audit_costs.audit_costs, experiment=experiment),
+                      SAMPLES, audit_costs.DERIVED[experiment])
+
+
+def audit_any_samples(folder):
+    """Audit the samples of whichever experiment the first row names."""
+    label = folder.text("raw.csv").partition("\n")[2].partition(",")[0]
+    known = label in audit_costs.DERIVED
+    (audit_costs.audit_costs if known else audit_bench.audit_scan)(folder)
+    its = (audit_costs if known else audit_bench).DERIVED.get(label, ())
+    for name in filter(folder.has, set(ANY_SAMPLES.optional) - set(its)):
+        folder.fault(name, "", "a file of another experiment", list(its))
+
+
+ANY_SAMPLES = Experiment(
+    audit_any_samples, SAMPLES,
+    optional=tuple(sorted({name for names in (*audit_bench.DERIVED.values(),
+                                              *audit_costs.DERIVED.values())
+                           for name in names})))
 CAPACITY = Experiment(audit_bench.audit_capacity, ("capacity.csv",))
 
 REPLAY = Experiment(
@@ -401,11 +422,14 @@ EVIDENCE = {
     "m1-batch-size-scan": scan("batch_size_scan"),
     "m1-batch-size-scan-kept-memory": scan("batch_size_scan",
                                            malloc=audit_bench.KEPT_MEMORY),
+    "admission": cost("admission"),
+    "break-even": cost("break_even"),
+    "limit": cost("limit"),
     "kv-capacity": CAPACITY,
     "replay": REPLAY,
     "offload": OFFLOAD._replace(audit=partial(audit_offload, fixed=STANDARD)),
     "offload-short": OFFLOAD._replace(audit=partial(audit_offload, fixed=SHORT))}
-KINDS = (KVLAB, CACHE_RUN, ANY_SCAN, CAPACITY, REPLAY, OFFLOAD)
+KINDS = (KVLAB, CACHE_RUN, ANY_SAMPLES, CAPACITY, REPLAY, OFFLOAD)
 
 
 def audit_folder(path):

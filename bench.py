@@ -1,20 +1,22 @@
-"""Time the decode paths of attention.py, and summarize what was timed.
+"""Time what experiments.py declares, and summarize what was timed.
 
-What are a KV cache, preallocation and a batch worth, here, by the clock?
+What are a KV cache, preallocation, a batch and a stored prefix worth, by the
+clock, and how near is decoding to the limit?
 
-    python3 bench.py measure --experiment cache --csv raw.csv
+    python3 bench.py measure --experiment limit --csv raw.csv
     python3 bench.py measure --experiment all --out DIR
     python3 bench.py summarize --input raw.csv --output-dir DIR
     python3 bench.py capacity --csv capacity.csv
 
 `measure` writes one row for each sample and environment.json beside it,
 `summarize` makes medians, charts and an analysis with verdicts of such rows,
-by others too, `capacity` counts the bytes of K and V.  Every path is checked
-against the one without a cache before anything is timed.  Each round samples
-every group once, in an order shuffled by the seed, on one BLAS thread, with
-garbage collection off and all inputs made beforehand.
+by others too, `capacity` counts the bytes of K and V.  `all` are the three scans of
+decode paths that were published.  Every result is checked against one without
+a cache before anything is timed.  Each round samples every group once, in an
+order shuffled by the seed, on one BLAS thread, with garbage collection off and
+all inputs made beforehand.
 
-A toy attention step on one machine: the ratios say nothing about a server.
+Toys on one machine: the ratios say nothing about a server.
 """
 
 import os
@@ -27,139 +29,29 @@ import records
 BLAS_PINNED = records.one_blas_thread()
 
 import argparse
-import functools
+import errno
 import hashlib
 import json
 import math
 import platform
 import random
 import time
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 import attention
+import costs
 import figures
+import timings
 import verdicts
+from experiments import EXPERIMENTS, STRIDE, WIDTH, Settings
 
-__all__ = ["Settings", "Group", "Experiment", "EXPERIMENTS", "measure",
-           "derived_files", "capacity_csv", "main"]
+__all__ = ["Sample", "measure", "raw_csv", "derived_files", "capacity_csv", "main"]
 
-WIDTH = 64                              # D_model = D_k = D_v
 TOLERANCE = {"float64": 1e-8, "float32": 1e-4}
-SOURCES = ("attention.py", "bench.py", "records.py", "verdicts.py")
 ENVIRONMENT = "environment.json"
-
-
-# -- Experiments, declared ----------------------------------------------------
-
-class Settings(NamedTuple):
-    """The arguments of a measurement; an experiment may use a part of them."""
-    warmup: int = 10
-    repeats: int = 30
-    lengths: tuple = (16, 32, 64, 128, 256)
-    batch_sizes: tuple = (1, 2, 4, 8)
-    length: int = 128
-    dtype: str = "float64"
-    seed: int = 42
-
-
-class Group(NamedTuple):
-    """What is sampled once a round.
-
-    `calls()` prepares one sample, outside the timed intervals, and returns
-    what to time: a list of (rest of the key, function without arguments), one
-    row each.  `error()` is the largest absolute error against the oracle.
-    """
-    key: tuple
-    calls: Callable
-    error: Callable
-
-
-class Experiment(NamedTuple):
-    """One experiment: what it is called, what it reads, what it samples.
-
-    `label` is its name in the CSV and in verdicts.SCANS, which has the columns
-    of a group's key; `folder` is its place in the evidence, `reads` are the
-    settings that it uses, `groups(settings)` makes the inputs and the groups.
-    """
-    label: str
-    folder: str
-    reads: tuple
-    groups: Callable
-
-
-def decode_groups(paths, sizes, settings):
-    """Return a Group for each size (B, T) and each path, {name: function}."""
-    sizes = sizes(settings)
-    x, weights = make_inputs(sizes, settings)
-    groups = []
-    for batch, tokens in sizes:
-        # A prefix of the same largest input, in memory of its own.
-        prefix = x[:batch, :tokens].copy()          # [B, T, D_model]
-        expected = np.stack([attention.decode_without_cache(sequence, *weights)
-                             for sequence in prefix])
-        for name, path in paths.items():
-            call = functools.partial(path, prefix, *weights)
-            groups.append(Group((name, batch, tokens),
-                                functools.partial(list, [((), call)]),
-                                functools.partial(largest_error, call, expected)))
-    return groups
-
-
-def make_inputs(sizes, settings):
-    """Return x [B, T, D_model] for the largest B and T, and the weights."""
-    rng = np.random.default_rng(settings.seed)
-    weights = [rng.normal(0, WIDTH ** -0.5, (WIDTH, WIDTH)) for _ in range(3)]
-    x = rng.normal(size=(*map(max, zip(*sizes)), WIDTH))
-    return (x.astype(settings.dtype),
-            [weight.astype(settings.dtype) for weight in weights])
-
-
-def largest_error(call, expected):
-    """Return max |output - expected|; NaN or infinity when any is."""
-    output = call()
-    if isinstance(output, tuple):                   # the caches come with it
-        output = output[0]
-    return float(np.max(np.abs(output - expected)))
-
-
-def lone(path):
-    """Return `path`, which decodes x [T, D_model], for an x of one sequence."""
-    def decode(x, *weights):
-        return path(x[0], *weights)
-    return decode
-
-
-def lengths_of(batch, settings):
-    return [(batch, tokens) for tokens in settings.lengths]
-
-
-def batch_sizes_of(settings):
-    return [(batch, settings.length) for batch in settings.batch_sizes]
-
-
-CACHES = {"no_cache": lone(attention.decode_without_cache),
-          "dynamic_cache": lone(attention.cached_attention),
-          "preallocated_cache": lone(attention.cached_attention_preallocated)}
-BATCHING = {"sequential": attention.sequential_cached_attention,
-            "batched": attention.batched_cached_attention}
-COMMON = ("warmup", "repeats", "dtype", "seed")
-
-EXPERIMENTS = {
-    "cache": Experiment(
-        "cache_strategy", "cache-strategy", (*COMMON, "lengths"),
-        functools.partial(decode_groups, CACHES,
-                          functools.partial(lengths_of, 1))),
-    "batch-length": Experiment(
-        "batch_length_scan", "m0-length-scan", (*COMMON, "lengths"),
-        functools.partial(decode_groups, BATCHING,
-                          functools.partial(lengths_of, 2))),
-    "batch-size": Experiment(
-        "batch_size_scan", "m1-batch-size-scan",
-        (*COMMON, "batch_sizes", "length"),
-        functools.partial(decode_groups, BATCHING, batch_sizes_of)),
-}
+PUBLISHED = ("cache", "batch-length", "batch-size")
 
 
 # -- The harness --------------------------------------------------------------
@@ -189,7 +81,7 @@ def check_errors(groups, tolerance):
         error = group.error()
         if not error <= tolerance:                  # NaN is not within either
             raise ValueError(
-                f"{verdicts.shown(group.key)}: the largest error against the "
+                f"{timings.shown(group.key)}: the largest error against the "
                 f"path without a cache is {error:.3g}, allowed is {tolerance:g}; "
                 "nothing was timed")
         errors.append(error)
@@ -231,9 +123,9 @@ def time_call(call, timer, faults):
     return elapsed_ns, None if before is None else after - before
 
 
-def raw_csv(label, samples):
+def raw_csv(label: str, samples) -> str:
     """Return the CSV of Samples, milliseconds with all their nanoseconds."""
-    lines = [",".join(("experiment", *verdicts.SCANS[label].columns, "sample",
+    lines = [",".join(("experiment", *timings.SCANS[label].columns, "sample",
                        "elapsed_ms", "order", "minor_faults"))]
     for key, sample, elapsed_ns, order, faults in samples:
         cells = (label, *key, sample, f"{elapsed_ns / 1e6:.6f}", order,
@@ -247,7 +139,7 @@ def raw_csv(label, samples):
 def environment(name, settings, groups, errors):
     """Return what environment.json holds, but for the CSV's name and hash."""
     experiment = EXPERIMENTS[name]
-    columns = verdicts.SCANS[experiment.label].columns
+    columns = timings.SCANS[experiment.label].columns
     home = os.path.dirname(os.path.abspath(__file__))
     return {
         "python": platform.python_version(), "numpy": np.__version__,
@@ -262,10 +154,10 @@ def environment(name, settings, groups, errors):
         "arguments": {"experiment": name,
                       **{key: getattr(settings, key) for key in experiment.reads}},
         "tolerance": TOLERANCE[settings.dtype],
-        "errors": [{**dict(zip(columns, group.key)), "max_abs_error": error}
-                   for group, error in zip(groups, errors)],
+        "errors": [{**dict(zip(columns, group.key)), "max_abs_error": error,
+                    **group.counted} for group, error in zip(groups, errors)],
         "sources": {name: records.source_sha256(os.path.join(home, name))
-                    for name in SOURCES}}
+                    for name in experiment.sources}}
 
 
 def blas():
@@ -315,30 +207,37 @@ def check_csv_path(path):
     if os.path.basename(path) == ENVIRONMENT:
         raise ValueError(f"{path}: this name is wanted for what the run was")
     if os.path.isdir(path):
-        raise IsADirectoryError(21, "is a folder, a file is needed", path)
+        raise IsADirectoryError(errno.EISDIR, "is a folder, a file is needed", path)
     if records.written_directly(path):
         return
     if not os.path.basename(path):
         raise ValueError(f"{path!r} names no file, a file is needed")
     if os.path.isdir(beside(path)):
-        raise IsADirectoryError(21, "is a folder, a file is needed", beside(path))
+        raise IsADirectoryError(errno.EISDIR, "is a folder, a file is needed",
+                                beside(path))
     place = os.path.dirname(os.path.abspath(path))
     while not os.path.lexists(place):
         place = os.path.dirname(place)
     if not (os.path.isdir(place) and os.access(place, os.W_OK)):
-        raise OSError(20, f"cannot be written, {place} is no folder to write in",
-                      path)
+        raise OSError(errno.ENOTDIR, f"cannot be written, {place} is no folder to "
+                                     "write in", path)
 
 
 # -- Summaries ----------------------------------------------------------------
 
-def derived_files(samples: verdicts.Samples, facts: verdicts.Facts) -> dict:
+def derived_files(samples: timings.Samples, facts: verdicts.Facts) -> dict:
     """Return {file name: text} of all that is derived from the samples."""
-    summary = verdicts.summary_csv(samples)
+    room = judging(samples)
+    summary = room.summary_csv(samples, facts)
     name = ("knee-analysis.md" if samples.experiment == "batch_size_scan"
             else "analysis.md")
-    return {"summary.csv": summary, name: verdicts.analysis(samples, facts),
+    return {"summary.csv": summary, name: room.analysis(samples, facts),
             **figures.bench_charts(summary)}
+
+
+def judging(samples):
+    """Return the room that summarizes and judges the samples."""
+    return costs if samples.experiment in costs.STUDIES else verdicts
 
 
 def summarize(args):
@@ -346,18 +245,22 @@ def summarize(args):
     with open(args.input, "rb") as file:
         data = file.read()
     try:
-        samples = verdicts.read_samples(data.decode("utf-8"), args.input)
+        samples = timings.read_samples(data.decode("utf-8"), args.input)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{args.input}: is not UTF-8: {error}") from None
+        line = data[:error.start].count(b"\n") + 1
+        raise ValueError(f"{args.input}:{line}: is not UTF-8: {error}") from None
     facts = facts_of(args, samples, data)
-    files = {os.path.join(args.output_dir, name): text
+    # Encoded before anything is written, so that all can be or none.
+    files = {os.path.join(args.output_dir, name): text.encode("utf-8")
              for name, text in derived_files(samples, facts).items()}
     for path in files:
         records.refuse_input_as_output(args.input, path)
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, "is a folder, a file is needed", path)
     os.makedirs(args.output_dir, exist_ok=True)
     for path, text in files.items():
         records.write_file(path, text)
-    return verdicts.headline(samples, facts)
+    return judging(samples).headline(samples, facts)
 
 
 def facts_of(args, samples, data):
@@ -375,7 +278,7 @@ def facts_of(args, samples, data):
     if args.sequence_length and lengths != [args.sequence_length]:
         raise ValueError(f"{args.input}: --sequence-length {args.sequence_length} "
                          f"contradicts the file, which has "
-                         f"{', '.join(map(str, lengths))}")
+                         f"{', '.join(map(str, lengths)) or 'none'}")
     for label in ("dtype", "blas_threads"):
         given, known = getattr(args, label), getattr(facts, label)
         if given and known and given != known:
@@ -402,12 +305,15 @@ def read_environment(path, data):
 
 
 def declared_facts(declared, samples, facts):
-    columns = verdicts.SCANS[samples.experiment].columns
-    errors = {tuple(row[column] for column in columns): float(row["max_abs_error"])
-              for row in declared["errors"]}
+    columns = timings.SCANS[samples.experiment].columns
+    rows = {tuple(row[column] for column in columns if column in row): row
+            for row in declared["errors"]}
     return facts._replace(
         dtype=declared["dtype"], blas_threads=declared["blas_threads"],
-        errors=errors, tolerance=float(declared["tolerance"]),
+        errors={group: float(row["max_abs_error"]) for group, row in rows.items()},
+        projected_rows={group: int(row["projected_rows"])
+                        for group, row in rows.items() if "projected_rows" in row},
+        tolerance=float(declared["tolerance"]),
         malloc=dict(declared["malloc"]))
 
 
@@ -458,23 +364,18 @@ def bytes_of_arrays(model, tokens):
 
 # -- Commands -----------------------------------------------------------------
 
-def whole_number(text, least=0):
-    if not (text.isascii() and text.isdigit() and len(text) < 16
-            and int(text) >= least):
-        raise argparse.ArgumentTypeError(
-            f"must be a whole number >= {least}, got {text!r}")
-    return int(text)
+COUNT = records.whole_number(1)
 
 
-def count(text):
-    return whole_number(text, least=1)
-
-
-def counts(text):
-    numbers = tuple(map(count, text.split(",")))
-    if len(set(numbers)) < len(numbers):
-        raise argparse.ArgumentTypeError(f"must be different numbers, got {text!r}")
-    return tuple(sorted(numbers))
+def multiples_of(number):
+    """Return the argparse type of a sorted list of multiples of `number`."""
+    def multiples(text):
+        numbers = tuple(sorted(records.list_of(COUNT)(text)))
+        if any(value % number for value in numbers):
+            raise argparse.ArgumentTypeError(
+                f"must be multiples of {number}, got {text[:60]!r}")
+        return numbers
+    return multiples
 
 
 def threshold(text):
@@ -493,7 +394,7 @@ def make_parser():
         allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
     add_measure(commands.add_parser(
-        "measure", help="check and time the paths", allow_abbrev=False))
+        "measure", help="check, then time", allow_abbrev=False))
     add_summarize(commands.add_parser(
         "summarize", help="medians, charts, verdicts", allow_abbrev=False))
     capacity = commands.add_parser("capacity", help="bytes of K and V",
@@ -503,34 +404,40 @@ def make_parser():
 
 
 def add_measure(parser):
-    default = Settings()
     parser.add_argument("--experiment", required=True, choices=(*EXPERIMENTS, "all"))
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--csv", metavar="FILE", help="of one experiment")
     target.add_argument("--out", metavar="DIR", help="a new folder, for all")
-    parser.add_argument("--warmup", type=whole_number, default=default.warmup,
-                        metavar="N", help="rounds before (%(default)s)")
-    parser.add_argument("--repeats", type=count, default=default.repeats,
-                        metavar="N", help="rounds recorded (%(default)s)")
-    parser.add_argument("--lengths", type=counts, default=default.lengths,
-                        metavar="LIST", help="T of cache and batch-length")
-    parser.add_argument("--batch-sizes", type=counts, default=default.batch_sizes,
-                        metavar="LIST", help="B of batch-size")
-    parser.add_argument("--length", type=count, default=default.length,
-                        metavar="T", help="T of batch-size (%(default)s)")
-    parser.add_argument("--dtype", choices=TOLERANCE, default=default.dtype)
-    parser.add_argument("--seed", type=whole_number, default=default.seed,
-                        metavar="N", help="of inputs and order (%(default)s)")
+    # Without a default: what is not given is the experiment's own.
+    parser.add_argument("--warmup", type=records.whole_number(), metavar="N",
+                        help="rounds before (10, admission 1, limit 1)")
+    parser.add_argument("--repeats", type=COUNT, metavar="N",
+                        help="rounds recorded (30, admission 25, break-even "
+                             "100, limit 60)")
+    parser.add_argument("--lengths", type=multiples_of(1), metavar="LIST",
+                        help="T of cache, batch-length and limit")
+    parser.add_argument("--batch-sizes", type=multiples_of(1), metavar="LIST",
+                        help="B of batch-size (1,2,4,8)")
+    parser.add_argument("--length", type=COUNT, metavar="T",
+                        help="T of batch-size (128)")
+    parser.add_argument("--hidden-sizes", type=multiples_of(2), metavar="LIST",
+                        help="of break-even (16,64,256)")
+    parser.add_argument("--prefixes", type=multiples_of(STRIDE), metavar="LIST",
+                        help="in tokens, of break-even (4 to 128)")
+    parser.add_argument("--dtype", choices=TOLERANCE,
+                        help="of the decode paths (float64)")
+    parser.add_argument("--seed", type=records.whole_number(), metavar="N",
+                        help="of inputs and order (42)")
 
 
 def add_summarize(parser):
     parser.add_argument("--input", required=True, metavar="CSV")
     parser.add_argument("--output-dir", required=True, metavar="DIR")
-    parser.add_argument("--sequence-length", type=count, metavar="T",
+    parser.add_argument("--sequence-length", type=COUNT, metavar="T",
                         help="refused when the file has another")
     parser.add_argument("--dtype", metavar="NAME",
                         help="refused when environment.json has another")
-    parser.add_argument("--blas-threads", type=count, metavar="N",
+    parser.add_argument("--blas-threads", type=COUNT, metavar="N",
                         help="refused when environment.json has another")
     parser.add_argument("--gain-threshold", type=threshold, default=0.10,
                         metavar="SHARE", help="of the knee (%(default)s)")
@@ -538,30 +445,30 @@ def add_summarize(parser):
 
 def measure_one(args):
     check_csv_path(args.csv)
-    write_measurement(args.csv, *run_experiment(args.experiment, settings_of(args)))
+    settings = settings_of(args, EXPERIMENTS[args.experiment])
+    write_measurement(args.csv, *run_experiment(args.experiment, settings))
 
 
 def measure_all(args):
-    """Measure and summarize every experiment; print what came out."""
+    """Measure and summarize what was published; print what came out."""
     with records.run_folder(args.out) as folder:
         printed = []
-        for name, experiment in EXPERIMENTS.items():
+        for name in PUBLISHED:
+            experiment = EXPERIMENTS[name]
             place = os.path.join(folder, experiment.folder)
             path = os.path.join(place, "raw.csv")
-            write_measurement(path, *run_experiment(name, settings_of(args)))
+            settings = settings_of(args, experiment)
+            write_measurement(path, *run_experiment(name, settings))
             printed.append(summarize(make_parser().parse_args(
                 ["summarize", "--input", path, "--output-dir", place])))
     records.emit("\n".join(printed))
 
 
-def settings_of(args):
-    return Settings(**{name: getattr(args, name) for name in Settings._fields})
-
-
-def note_threads():
-    if not BLAS_PINNED:
-        print("bench.py: NumPy was imported before BLAS threads could be pinned; "
-              "their number is not known", file=sys.stderr)
+def settings_of(args, experiment):
+    """Return what was given; what was not is as the experiment has it."""
+    given = {name: getattr(args, name) for name in Settings._fields
+             if getattr(args, name) is not None}
+    return Settings(**{**experiment.defaults, **given})
 
 
 def main(argv=None) -> int:
@@ -578,7 +485,7 @@ def main(argv=None) -> int:
             make_parent(args.csv)
             records.write_file(args.csv, capacity_csv())
         else:
-            note_threads()
+            records.note_unpinned("bench.py", BLAS_PINNED)
             (measure_all if args.out else measure_one)(args)
 
     return records.run_main("bench.py", work)

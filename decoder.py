@@ -52,16 +52,14 @@ def checkpoint_bytes(checkpoint) -> int:
     return sum(array.nbytes for layer in checkpoint for array in layer)
 
 
+def token_bytes(checkpoint):
+    return checkpoint_bytes(checkpoint) // len(checkpoint[0].positions)
+
+
 def rows_of(checkpoint, start: int, stop: int) -> tuple:
     """Return an owned copy of the rows `start` to `stop` of a checkpoint."""
     return tuple(Layer(*(array[start:stop].copy() for array in layer))
                  for layer in checkpoint)
-
-
-def joined(checkpoints):
-    """Return an owned checkpoint of all rows of `checkpoints`, in order."""
-    return tuple(Layer(*map(np.concatenate, zip(*layers)))
-                 for layers in zip(*checkpoints))
 
 
 def paste(checkpoint, layers) -> None:
@@ -285,22 +283,29 @@ class PrefixCache:
         ValueError or TypeError, before anything changes, for a scope that is
         no non-empty string and for tokens that the decoder refuses.
         """
+        request = self._look_up(scope, decoder, tokens)
+        layers = self._gather(request)
+        states = self._compute(request, layers)
+        events = self._save_all(request, layers)
+        return states, self._record(request, layers, events)
+
+    def _look_up(self, scope, decoder, tokens):
+        """Check a request and find the longest stored prefix of it."""
         check_scope(scope)
         ids = decoder.token_ids(tokens)
         prefixes = Prefixes(decoder.signature, scope, tuple(ids.tolist()))
-        hit = self._longest_stored(prefixes, len(ids))
-        checkpoint = self._gather(prefixes, hit) if hit else None
-        copied_bytes = checkpoint_bytes(checkpoint) if hit else 0
-        states, checkpoint = self._compute(decoder, ids, hit, checkpoint)
-        events = []
-        for end in self._multiples(hit, len(ids))[self.policy.saved]:
-            events += self._save(prefixes, end, checkpoint)
-        copied_bytes += sum(event["bytes"] for event in events
-                            if event["type"] == "admit")
-        return states, {"hit_tokens": hit,
-                        "projected_rows": decoder.projected_rows(len(states)),
-                        "resident_bytes": self.resident_bytes,
-                        "copied_bytes": copied_bytes, "events": events}
+        return Request(decoder, ids, prefixes,
+                       self._longest_stored(prefixes, len(ids)))
+
+    def _record(self, request, layers, events):
+        admitted = sum(event["bytes"] for event in events
+                       if event["type"] == "admit")
+        rows = len(request.ids) - request.hit
+        return {"hit_tokens": request.hit,
+                "projected_rows": request.decoder.projected_rows(rows),
+                "resident_bytes": self.resident_bytes,
+                "copied_bytes": request.hit * token_bytes(layers) + admitted,
+                "events": events}
 
     def _multiples(self, start, stop):
         """Return the multiples of the stride between `start` and `stop`."""
@@ -317,31 +322,45 @@ class PrefixCache:
                 return end
         return 0
 
-    def _gather(self, prefixes, end):
-        self._touch(prefixes, end)
-        return joined([self._entries[prefixes.key(part)]
-                       for part in self._chain(end)])
+    def _gather(self, request):
+        """Return room for the whole request, with the rows of the hit in it."""
+        layers = request.decoder.room_for(len(request.ids))
+        if not request.hit:
+            return layers
+        self._touch(request.prefixes, request.hit)
+        chain = [self._entries[request.prefixes.key(end)]
+                 for end in self._chain(request.hit)]
+        for layer, parts in zip(layers, zip(*chain)):
+            for array, rows in zip(layer, zip(*parts)):
+                np.concatenate(rows, out=array[:request.hit])
+        return layers
 
     def _touch(self, prefixes, end):
         """Make a chain the most recent, its head last."""
         for part in reversed(self._chain(end)):
             self._entries.move_to_end(prefixes.key(part))
 
-    def _compute(self, decoder, ids, hit, checkpoint):
-        ends = [*self._multiples(hit, len(ids))] if self.policy.in_pieces else []
-        pieces, start = [], hit
+    def _compute(self, request, layers):
+        """Fill the rows after the hit; return their states."""
+        decoder, ids, _, start = request
+        ends = [*self._multiples(start, len(ids))] if self.policy.in_pieces else []
+        pieces = []
         for end in ends + [len(ids)]:
-            states, checkpoint = decoder.extend(ids[start:end], checkpoint)
-            pieces.append(states)
+            pieces.append(decoder.extend_in_place(ids[start:end], layers, start))
             start = end
-        return np.concatenate(pieces), checkpoint
+        return np.concatenate(pieces)
+
+    def _save_all(self, request, layers):
+        """Store what the policy saves of a request; return the events."""
+        ends = self._multiples(request.hit, len(request.ids))[self.policy.saved]
+        return [event for end in ends
+                for event in self._save(request.prefixes, end, layers)]
 
     def _save(self, prefixes, end, checkpoint):
         """Store the prefix up to `end`; return the events of it."""
         start = end - self.stride if self.policy.linked else 0
-        token_bytes = checkpoint_bytes(checkpoint) // len(checkpoint[0].positions)
-        size, key = (end - start) * token_bytes, prefixes.key(end)
-        if end * token_bytes > self.budget_bytes:
+        size, key = (end - start) * token_bytes(checkpoint), prefixes.key(end)
+        if end * token_bytes(checkpoint) > self.budget_bytes:
             return [event("skip", key, size)]
         events = []
         # Evict before storing, so that the budget holds at every moment.  The
@@ -369,6 +388,14 @@ class Prefixes(NamedTuple):
 
     def key(self, end):
         return self.signature, self.scope, self.tokens[:end]
+
+
+class Request(NamedTuple):
+    """A checked request, and how many of its tokens are stored."""
+    decoder: Decoder
+    ids: np.ndarray             # [T] int64
+    prefixes: Prefixes
+    hit: int
 
 
 def event(kind, key, size):

@@ -421,14 +421,65 @@ def size_charts(rows):
             {"batched": columns(rows, "batch_size", "positions_per_second")})}
 
 
+def limit_charts(rows):
+    paths = {"no cache": "no_cache_ms", "preallocated cache": "preallocated_ms",
+             "fused": "fused_ms", "bare products": "bare_ms"}
+    return {
+        "latency.svg": line_chart(
+            "Time to decode one sequence, down to the bare products", TOKENS,
+            Axis("median (ms)", log=True),
+            {name: columns(rows, "sequence_length", column)
+             for name, column in paths.items()}),
+        "over-bare.svg": line_chart(
+            "Decode paths over the bare products of a step", TOKENS,
+            Axis("times the bare products"),
+            {"preallocated cache": columns(rows, "sequence_length",
+                                           "preallocated_over_bare"),
+             "fused": columns(rows, "sequence_length", "fused_over_bare"),
+             "bare products": [(row["sequence_length"], 1) for row in rows]})}
+
+
+def break_even_charts(rows):
+    lengths = list(dict.fromkeys(row["prefix_tokens"] for row in rows))
+    return {f"ratio-{policy}.svg": line_chart(
+                f"A hot query over a full one, policy {policy}",
+                Axis("prefix length (tokens)", log=True),
+                Axis("time of hot over full", log=True),
+                {**{f"hidden {hidden}": columns(
+                        [row for row in rows if row["hidden"] == hidden],
+                        "prefix_tokens", f"{policy}_over_none")
+                    for hidden in distinct(rows, "hidden")},
+                 "no gain": [(length, 1) for length in lengths]})
+            for policy in ("all", "longest", "shared")}
+
+
+def admission_charts(rows):
+    """One chart a trace: the ratios to `none`, of time and, if known, of rows."""
+    charts = {}
+    for trace in distinct(rows, "trace"):
+        chosen = [row for row in rows
+                  if row["trace"] == trace and row["policy"] != "none"]
+        charts[f"ratios-{trace}.svg"] = bar_chart(
+            f"Time and projected rows of a trace, {trace}",
+            Axis("over none, by budget (KiB) and policy"),
+            [f"{row['budget'] / 1024:g} {row['policy']}" for row in chosen],
+            {name: [round(row[column], 2) for row in chosen]
+             for name, column in (("time (measured)", "time_over_none"),
+                                  ("projected rows (counted)", "rows_over_none"))
+             if None not in [row[column] for row in chosen]})
+    return charts
+
+
 # A summary is known by a column that only its kind of experiment has.
-BENCH_CHARTS = {"no_cache_ms": strategy_charts, "speedup": length_charts,
-                "throughput_gain": size_charts}
+BENCH_CHARTS = {"rows_over_none": admission_charts, "prefix_tokens": break_even_charts,
+                "bare_ms": limit_charts, "no_cache_ms": strategy_charts,
+                "speedup": length_charts, "throughput_gain": size_charts}
 
 
 def bench_charts(summary: str) -> dict:
     """Return {file name: SVG} for the text of a bench's summary.csv."""
-    rows = [{column: number(cell) for column, cell in row.items()}
+    rows = [{column: cell if column in ("trace", "policy") else number(cell)
+             for column, cell in row.items()}
             for row in csv.DictReader(io.StringIO(summary))]
     for column, charts in BENCH_CHARTS.items():
         if rows and column in rows[0]:
@@ -444,7 +495,8 @@ def number(cell):
 
 
 def columns(rows, x, y):
-    return [(row[x], row[y]) for row in rows]
+    """Return the points of the rows that have a value."""
+    return [(row[x], row[y]) for row in rows if row[y] is not None]
 
 
 def summary_charts(folder):

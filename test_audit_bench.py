@@ -17,11 +17,15 @@ try:
     import audit
     import audit_bench
     import bench
+    import experiments
     import records
+    import timings
     import verdicts
 except ImportError as error:
     raise unittest.SkipTest(f"needs NumPy: {error}")
 
+COLUMNS = ("experiment", "path", "batch_size", "sequence_length", "sample",
+           "elapsed_ms", "order", "minor_faults")
 PACE_NS = {"no_cache": 900, "dynamic_cache": 300, "preallocated_cache": 250,
            "sequential": 300, "batched": 170}
 FULL = {"cache": {"lengths": (16, 32, 64, 128, 256)},
@@ -33,8 +37,8 @@ FOLDERS = {"cache": "cache-strategy", "batch-length": "m0-length-scan",
 
 def made_up_run(name, settings, malloc):
     """Return the texts of a run whose clock depends on the group alone."""
-    experiment = bench.EXPERIMENTS[name]
-    columns = {"cache": verdicts.SCANS["cache_strategy"].columns["path"]}
+    experiment = experiments.EXPERIMENTS[name]
+    columns = {"cache": timings.SCANS["cache_strategy"].columns["path"]}
     sizes = ([(batch, settings.length) for batch in settings.batch_sizes]
              if name == "batch-size" else
              [(1 if name == "cache" else 2, tokens) for tokens in settings.lengths])
@@ -47,7 +51,7 @@ def made_up_run(name, settings, malloc):
     for size in sizes:
         for path in columns.get(name, ("sequential", "batched")):
             key = (path, *size)
-            groups.append(bench.Group(key, functools.partial(
+            groups.append(experiments.Group(key, functools.partial(
                 list, [((), functools.partial(call, key))]), None))
     samples = bench.measure(groups, settings, lambda: now[0], lambda: now[0] // 10_007)
     with mock.patch.object(bench, "BLAS_PINNED", True), mock.patch.dict(
@@ -58,7 +62,7 @@ def made_up_run(name, settings, malloc):
 
 def make_folder(path, name, malloc=(), **settings):
     """Measure with the made-up clock and summarize into the folder `path`."""
-    settings = bench.Settings(**{**FULL[name], **settings})
+    settings = experiments.Settings(**{**FULL[name], **settings})
     raw = os.path.join(path, "raw.csv")
     bench.write_measurement(raw, *made_up_run(name, settings, dict(malloc)))
     with contextlib.redirect_stdout(io.StringIO()):
@@ -170,10 +174,10 @@ class TestTrueFolders(AuditCase):
                           "- Gain threshold: 0.5", "- Gain threshold: 0.1")
 
     def test_prose_of_the_analyses_is_pinned(self):
-        for label in verdicts.SCANS:
+        for label in audit_bench.PROSE_SHA256:
             groups = {(path, 2 if label == "batch_length_scan" else 1, 8): [1.0]
-                      for path in verdicts.SCANS[label].columns["path"]}
-            text = verdicts.analysis(verdicts.Samples(label, groups, {}),
+                      for path in timings.SCANS[label].columns["path"]}
+            text = verdicts.analysis(timings.Samples(label, groups, {}),
                                      verdicts.Facts())
             prose = re.sub(r"(^(\||- |Knee:).*\n?)+", "@\n", text, flags=re.M)
             found = hashlib.sha256(prose.encode()).hexdigest()
@@ -211,8 +215,8 @@ class TestForgedSamples(AuditCase):
     def change_row(self, path, place, column, value):
         lines = self.read(path, "raw.csv").split("\n")
         cells = lines[place].split(",")
-        before = cells[audit_bench.COLUMNS.index(column)]
-        cells[audit_bench.COLUMNS.index(column)] = value
+        before = cells[COLUMNS.index(column)]
+        cells[COLUMNS.index(column)] = value
         lines[place] = ",".join(cells)
         self.write(path, "raw.csv", "\n".join(lines))
         return before
@@ -559,7 +563,7 @@ class TestTwoJudges(unittest.TestCase):
     def made_up_rows(self, rng):
         """Return the experiment and rows around ratios at which rules turn."""
         label = rng.choice(sorted(self.SHAPES))
-        paths = verdicts.SCANS[label].columns["path"]
+        paths = timings.SCANS[label].columns["path"]
         batches, lengths = self.SHAPES[label]
         rounds, spread = rng.choice((1, 5, 6, 7, 12)), rng.choice((0, 0, 0.01, 0.4))
         shift = rng.choice((0, 0, 0.09, 0.1, 0.11))
@@ -575,7 +579,7 @@ class TestTwoJudges(unittest.TestCase):
                         late = path == paths[-2] and sample > rounds // 2
                         elapsed = (pace[path] * (1 + shift * late)
                                    * (1 + spread * (rng.random() - 0.5)))
-                        rows.append(dict(zip(audit_bench.COLUMNS, (
+                        rows.append(dict(zip(COLUMNS, (
                             label, path, str(batch), str(tokens), str(sample),
                             f"{elapsed:.6f}", "1", str(rng.randrange(9))))))
         return label, rows
@@ -586,7 +590,7 @@ class TestTwoJudges(unittest.TestCase):
             label, rows = self.made_up_rows(rng)
             text = "\n".join([",".join(rows[0]), *(",".join(row.values())
                                                    for row in rows)])
-            samples = verdicts.read_samples(text, "x")
+            samples = timings.read_samples(text, "x")
             facts = verdicts.Facts("float64", 1, dict.fromkeys(
                 samples.elapsed_ms, 1e-15), 1e-8, {})
             lines = [line for line in verdicts.analysis(samples, facts).split("\n")

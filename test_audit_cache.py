@@ -445,8 +445,9 @@ class TestPlantedBugs(unittest.TestCase):
         "a hit that is not strictly shorter": [
             ("return range(start + self.stride, stop, self.stride)",
              "return range(start + self.stride, stop + 1, self.stride)"),
-            ("        pieces, start = [], hit\n",
-             "        pieces, start = [], min(hit, len(ids) - 1)\n"),
+            ("        decoder, ids, _, start = request\n",
+             "        decoder, ids, _, start = request\n"
+             "        start = min(start, len(ids) - 1)\n"),
             ("for end in ends + [len(ids)]:", "for end in sorted({*ends, len(ids)}):"),
             ('[0][record["hit_tokens"]:]', '[0][-len(states):]')],
         "a budget overrun by one checkpoint": [
@@ -463,17 +464,19 @@ class TestPlantedBugs(unittest.TestCase):
             ("array[start:stop].copy() for array in layer",
              "array[start:stop] + array.dtype.type(1e-9) for array in layer")],
         "a skip that evicts first": [
-            ("        if end * token_bytes > self.budget_bytes:\n",
-             "        while self._entries and end * token_bytes > self.budget_bytes:\n"
+            ("        if end * token_bytes(checkpoint) > self.budget_bytes:\n",
+             "        while (self._entries\n"
+             "               and end * token_bytes(checkpoint) > self.budget_bytes):\n"
              "            self._evict_oldest()\n"
-             "        if end * token_bytes > self.budget_bytes:\n")]}
+             "        if end * token_bytes(checkpoint) > self.budget_bytes:\n")]}
 
     def run_and_audit(self, changes):
         """Run a changed copy of the code and audit it there; return the report."""
         with tempfile.TemporaryDirectory() as folder:
             copy_scripts(folder, "attention.py", "decoder.py", "records.py", "audit.py",
                          "audit_bench.py", "audit_cache.py", "audit_charts.py",
-                         "audit_offload.py", "audit_replay.py", "oracle.py")
+                         "audit_costs.py", "audit_offload.py", "audit_replay.py",
+                         "audit_samples.py", "oracle.py")
             text = read(os.path.join(folder, "decoder.py")).decode()
             for old, new in changes:
                 self.assertEqual(text.count(old), 1, old)

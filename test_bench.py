@@ -21,8 +21,10 @@ try:
 
     import attention
     import bench
-    import records
+    import experiments
     import figures
+    import records
+    import timings
     import verdicts
 except ImportError as error:
     raise unittest.SkipTest(f"needs NumPy: {error}")
@@ -58,7 +60,7 @@ class FakeClock:
 
     def group(self, name, elapsed_ns, faults=0):
         call = functools.partial(self.call, name, elapsed_ns, faults)
-        return bench.Group((name, 1, 8), lambda: [((), call)], lambda: 0.0)
+        return experiments.Group((name, 1, 8), lambda: [((), call)], lambda: 0.0)
 
 
 class TestHarness(unittest.TestCase):
@@ -66,7 +68,7 @@ class TestHarness(unittest.TestCase):
         self.clock = FakeClock()
 
     def measure(self, groups, faults=None, step=lambda: None, **settings):
-        settings = bench.Settings(**{"warmup": 0, "repeats": 1, **settings})
+        settings = experiments.Settings(**{"warmup": 0, "repeats": 1, **settings})
         return bench.measure(groups, settings, self.clock.time_ns,
                              faults or self.clock.minor_faults, step)
 
@@ -113,7 +115,7 @@ class TestHarness(unittest.TestCase):
             clock.call("set up", 1000, 50)
             return [((), functools.partial(clock.call, "timed", 7, 3))]
 
-        found, = self.measure([bench.Group(("a", 1, 8), calls, None)])
+        found, = self.measure([experiments.Group(("a", 1, 8), calls, None)])
         self.assertEqual(clock.log, ["set up", "timed"])
         self.assertEqual((found.elapsed_ns, found.minor_faults), (7, 3))
 
@@ -124,7 +126,8 @@ class TestHarness(unittest.TestCase):
             def __del__(self):
                 clock.call("freed", 1000, 50)
 
-        found = self.measure([bench.Group(("a", 1, 8), lambda: [((), Result)], None)],
+        found = self.measure([experiments.Group(("a", 1, 8), lambda: [((), Result)],
+                                                None)],
                              repeats=2)
         self.assertEqual(clock.log, ["freed"] * 2)
         self.assertEqual([row.elapsed_ns for row in found], [0, 0])
@@ -132,7 +135,7 @@ class TestHarness(unittest.TestCase):
 
     def test_one_sample_may_be_several_calls_with_keys_of_their_own(self):
         call = functools.partial(self.clock.call, "x", 5)
-        group = bench.Group(("a",), lambda: [((2,), call), ((1,), call)], None)
+        group = experiments.Group(("a",), lambda: [((2,), call), ((1,), call)], None)
         found = self.measure([group], repeats=2)
         self.assertEqual([(row.key, row.sample, row.order) for row in found],
                          [(("a", 1), 1, 2), (("a", 1), 2, 4),
@@ -147,7 +150,7 @@ class TestHarness(unittest.TestCase):
     def test_garbage_collection_is_off_while_timing_and_as_before_after(self):
         seen = []
         call = lambda: seen.append(gc.isenabled())
-        group = bench.Group(("a", 1, 8), lambda: [((), call)], None)
+        group = experiments.Group(("a", 1, 8), lambda: [((), call)], None)
         for was_on in (True, False):
             (gc.enable if was_on else gc.disable)()
             try:
@@ -157,7 +160,7 @@ class TestHarness(unittest.TestCase):
                 gc.enable()
         self.assertEqual(seen, [False] * 4)
         with self.assertRaises(ZeroDivisionError):
-            self.measure([bench.Group(("a",), lambda: 1 / 0, None)])
+            self.measure([experiments.Group(("a",), lambda: 1 / 0, None)])
         self.assertTrue(gc.isenabled())
 
     def test_progress_counts_every_group_of_every_round(self):
@@ -186,90 +189,19 @@ class TestHarness(unittest.TestCase):
 
 class TestErrors(unittest.TestCase):
     def test_errors_are_those_of_the_groups(self):
-        groups = [bench.Group(("a",), None, lambda: 1e-9),
-                  bench.Group(("b",), None, lambda: 1e-8)]
+        groups = [experiments.Group(("a",), None, lambda: 1e-9),
+                  experiments.Group(("b",), None, lambda: 1e-8)]
         self.assertEqual(bench.check_errors(groups, 1e-8), [1e-9, 1e-8])
 
     def test_an_error_that_is_too_large_names_its_group(self):
         for error, text in ((1.1e-8, "1.1e-08"), (float("nan"), "nan"),
                             (float("inf"), "inf")):
-            groups = [bench.Group(("batched", 2, 16), None, lambda: error)]
+            groups = [experiments.Group(("batched", 2, 16), None, lambda: error)]
             with self.subTest(error), self.assertRaises(ValueError) as caught:
                 bench.check_errors(groups, 1e-8)
             self.assertEqual(str(caught.exception), "batched/2/16: the largest error "
                              f"against the path without a cache is {text}, allowed is "
                              "1e-08; nothing was timed")
-
-    def test_largest_error_is_absolute_and_sees_nan(self):
-        expected = np.array([1.0, 2.0])
-        for output, error in (([1.5, 2.25], 0.5), ([1.0, 1.0], 1.0)):
-            output = np.array(output)
-            self.assertEqual(bench.largest_error(lambda: output, expected), error)
-            self.assertEqual(bench.largest_error(lambda: (output, 7), expected), error)
-        self.assertTrue(np.isnan(bench.largest_error(
-            lambda: np.array([np.nan, 2.0]), expected)))
-
-
-class TestGroups(unittest.TestCase):
-    SETTINGS = bench.Settings(lengths=(2, 5), batch_sizes=(1, 3), length=4)
-
-    def test_groups_and_their_sizes(self):
-        batching = ("sequential", "batched")
-        caches = ("no_cache", "dynamic_cache", "preallocated_cache")
-        for name, expected in (
-                ("cache", [(path, 1, tokens) for tokens in (2, 5) for path in caches]),
-                ("batch-length", [(path, 2, tokens) for tokens in (2, 5)
-                                  for path in batching]),
-                ("batch-size", [(path, batch, 4) for batch in (1, 3)
-                                for path in batching])):
-            experiment = bench.EXPERIMENTS[name]
-            groups = experiment.groups(self.SETTINGS)
-            with self.subTest(name):
-                self.assertEqual([group.key for group in groups], expected)
-                self.assertTrue(all(0 <= group.error() < 1e-13 for group in groups))
-                self.assertEqual({group.key[0] for group in groups},
-                                 set(verdicts.SCANS[experiment.label].columns["path"]))
-
-    def test_full_settings_give_450_300_and_240_rows(self):
-        settings = bench.Settings()
-        self.assertEqual(settings, (10, 30, (16, 32, 64, 128, 256), (1, 2, 4, 8), 128,
-                                    "float64", 42))
-        with mock.patch.object(attention, "decode_without_cache",
-                               lambda x, *weights: x):
-            rows = [len(experiment.groups(settings)) * settings.repeats
-                    for experiment in bench.EXPERIMENTS.values()]
-        self.assertEqual(rows, [450, 300, 240])
-
-    def test_a_smaller_batch_is_a_prefix_of_the_largest_input(self):
-        seen = {}
-
-        def path(x, *weights):
-            seen[x.shape] = x, weights
-            return x
-
-        sizes = [(1, 4), (2, 4), (3, 2)]
-        for group in bench.decode_groups({"p": path}, lambda _: sizes, self.SETTINGS):
-            (_, call), = group.calls()
-            call()
-        self.assertEqual(sorted(seen), [(*size, 64) for size in sizes])
-        largest, weights = bench.make_inputs(sizes, self.SETTINGS)
-        self.assertEqual(largest.shape, (3, 4, 64))
-        for (batch, tokens, _), (x, found) in seen.items():
-            np.testing.assert_array_equal(x, largest[:batch, :tokens])
-            self.assertTrue(x.flags.c_contiguous)
-            np.testing.assert_array_equal(found, weights)
-
-    def test_inputs_follow_seed_and_dtype(self):
-        one, weights = bench.make_inputs([(1, 2)], self.SETTINGS)
-        again, _ = bench.make_inputs([(1, 2)], self.SETTINGS)
-        other, _ = bench.make_inputs([(1, 2)], self.SETTINGS._replace(seed=43))
-        np.testing.assert_array_equal(one, again)
-        self.assertFalse(np.array_equal(one, other))
-        self.assertEqual([weight.shape for weight in weights], [(64, 64)] * 3)
-        single, weights = bench.make_inputs(
-            [(1, 2)], self.SETTINGS._replace(dtype="float32"))
-        self.assertEqual({array.dtype for array in (single, *weights)},
-                         {np.dtype("float32")})
 
 
 class CommandCase(unittest.TestCase):
@@ -351,8 +283,9 @@ class TestMeasure(CommandCase):
         with open(os.path.join(HOME, "bench.py"), "rb") as file:
             self.assertEqual(facts["sources"]["bench.py"],
                              hashlib.sha256(file.read()).hexdigest())
-        self.assertEqual(list(facts["sources"]), ["attention.py", "bench.py",
-                                                  "records.py", "verdicts.py"])
+        self.assertEqual(list(facts["sources"]), [
+            "attention.py", "bench.py", "experiments.py", "records.py", "timings.py",
+            "verdicts.py"])
 
     def test_existing_csv_is_replaced(self):
         self.write("old", "run", "raw.csv")
@@ -366,10 +299,10 @@ class TestMeasure(CommandCase):
             return attention.batched_cached_attention(x, *weights)[0] + 1e-7
 
         path = self.write("old", "run", "raw.csv")
-        groups = functools.partial(bench.decode_groups, {"batched": wrong},
-                                   bench.batch_sizes_of)
-        experiment = bench.EXPERIMENTS["batch-size"]._replace(groups=groups)
-        with mock.patch.dict(bench.EXPERIMENTS, {"batch-size": experiment}), \
+        groups = functools.partial(experiments.decode_groups, {"batched": wrong},
+                                   experiments.batch_sizes_of)
+        experiment = experiments.EXPERIMENTS["batch-size"]._replace(groups=groups)
+        with mock.patch.dict(experiments.EXPERIMENTS, {"batch-size": experiment}), \
                 mock.patch.object(bench, "measure") as timed:
             line = self.fails("measure", "--experiment", "batch-size", "--csv", path,
                               "--length", "2", *SMALL)
@@ -438,7 +371,7 @@ class TestMeasure(CommandCase):
         self.assertEqual({name: set(os.listdir(os.path.join(out, name)))
                           for name in os.listdir(out)}, FILES)
         self.assertEqual([line for line in printed.split("\n")
-                          if line in verdicts.SCANS], list(verdicts.SCANS))
+                          if line in timings.SCANS], list(timings.SCANS)[:3])
         self.assertIn("exists already", self.fails(
             "measure", "--experiment", "all", "--out", out))
         self.redraw_gives_the_same_bytes(out)
@@ -463,6 +396,108 @@ class TestMeasure(CommandCase):
             self.fails("measure", "--experiment", "all", "--out", self.path("all"),
                        *SMALL, "--lengths", "2", "--length", "2")
         self.assertEqual(os.listdir(self.folder), [])
+
+
+class TestLaterExperiments(CommandCase):
+    """admission, break-even and limit, measured and summarized in small."""
+
+    ARGUMENTS = {"admission": (), "limit": ("--lengths", "3,2"),
+                 "break-even": ("--hidden-sizes", "4,2", "--prefixes", "8,4")}
+    DERIVED = {
+        "admission": {"ratios-hot-prefix.svg", "ratios-alternating-branches.svg",
+                      "ratios-three-scopes.svg", "ratios-hot-and-cold.svg"},
+        "break-even": {"ratio-all.svg", "ratio-longest.svg", "ratio-shared.svg"},
+        "limit": {"latency.svg", "over-bare.svg"}}
+
+    def test_each_is_measured_summarized_and_redrawn(self):
+        for name, more in self.ARGUMENTS.items():
+            path = self.measure(name, *more)
+            out = self.path(f"run-{name}")
+            os.rename(self.path("run"), out)
+            status, printed, err = self.run_main(
+                "summarize", "--input", os.path.join(out, "raw.csv"), "--output-dir",
+                out)
+            with self.subTest(name):
+                self.assertEqual((status, err), (0, ""))
+                label = experiments.EXPERIMENTS[name].label
+                self.assertEqual(printed.split("\n")[0], label)
+                self.assertIn("- H1 the results agree: Supported", printed)
+                self.assertEqual(set(os.listdir(out)), self.DERIVED[name] | {
+                    "raw.csv", "environment.json", "summary.csv", "analysis.md"})
+                for chart in self.DERIVED[name]:
+                    before = self.text(out, chart)
+                    figures.redraw(out)
+                    self.assertEqual(self.text(out, chart), before)
+
+    def test_rows_have_the_columns_of_their_experiment(self):
+        path = self.measure("break-even", *self.ARGUMENTS["break-even"])
+        with open(path, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(list(rows[0]), ["experiment", "policy", "hidden",
+                                         "prefix_tokens", "sample", "elapsed_ms",
+                                         "order", "minor_faults"])
+        self.assertEqual([(row["policy"], row["hidden"], row["prefix_tokens"])
+                          for row in rows[:16:2]],
+                         [(policy, "2", length) for length in ("4", "8") for policy in
+                          ("none", "all", "longest", "shared")])
+
+    def test_what_was_counted_goes_from_the_environment_into_the_summary(self):
+        path = self.measure("admission")
+        facts = json.loads(self.text("run", "environment.json"))
+        self.assertEqual(facts["errors"][0], {
+            "seed": 7, "budget": 8192, "trace": "hot-prefix", "policy": "none",
+            "part": "query", "max_abs_error": 0.0, "projected_rows": 864})
+        self.assertEqual(list(facts["errors"][1]), ["seed", "budget", "trace", "policy",
+                                                    "max_abs_error"])
+        self.run_main("summarize", "--input", path, "--output-dir", self.path("run"))
+        self.assertIn("\n8192,alternating-branches,shared,624,0.722222,",
+                      self.text("run", "summary.csv"))
+        self.assertIn("decoder.py", facts["sources"])
+
+    def test_samples_by_others_need_no_counts_and_no_chart_breaks(self):
+        path = self.measure("admission")
+        os.unlink(self.path("run", "environment.json"))
+        status, printed, _ = self.run_main("summarize", "--input", path,
+                                           "--output-dir", self.path("run"))
+        self.assertEqual(status, 0)
+        self.assertIn("less time: Inconclusive", printed)
+        chart = self.text("run", "ratios-hot-prefix.svg")
+        self.assertIn("time (measured)", chart)
+        self.assertNotIn("projected rows (counted)", chart)
+
+    def test_what_is_not_given_is_the_experiment_s_own(self):
+        for name, warmup, repeats in (("cache", 10, 30), ("admission", 1, 25),
+                                      ("break-even", 10, 100), ("limit", 1, 60)):
+            for given, expected in (((), (warmup, repeats)),
+                                    (("--repeats", "7"), (warmup, 7)),
+                                    (("--warmup", "0"), (0, repeats))):
+                args = bench.make_parser().parse_args(
+                    ["measure", "--experiment", name, "--csv", "x", *given])
+                found = bench.settings_of(args, experiments.EXPERIMENTS[name])
+                self.assertEqual((found.warmup, found.repeats), expected)
+        self.assertEqual(found.lengths, (16, 64, 256, 1024, 4096))
+
+    def test_settings_that_do_not_fit_are_refused(self):
+        path = ("--csv", self.path("raw.csv"))
+        for argv, word in ((("--prefixes", "4,6"), "multiples of 4, got '4,6'"),
+                           (("--hidden-sizes", "3"), "multiples of 2, got '3'"),
+                           (("--hidden-sizes", "x"), "--hidden-sizes")):
+            status, out, err = self.run_main("measure", "--experiment", "break-even",
+                                             *path, *argv)
+            with self.subTest(argv):
+                self.assertEqual((status, out), (2, ""))
+                self.assertIn(word, err)
+        self.assertEqual(self.fails("measure", "--experiment", "admission", *path,
+                                    "--dtype", "float32"),
+                         "the decoder computes in float64, got --dtype float32")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_length_that_the_file_cannot_have_is_a_contradiction(self):
+        path = self.measure("break-even", *self.ARGUMENTS["break-even"])
+        self.assertEqual(self.fails(
+            "summarize", "--input", path, "--output-dir", self.folder,
+            "--sequence-length", "8"),
+            f"{path}: --sequence-length 8 contradicts the file, which has none")
 
 
 class TestThreads(CommandCase):

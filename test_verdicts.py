@@ -5,6 +5,7 @@ import random
 import unittest
 
 import oracle
+import timings
 import verdicts
 from verdicts import Facts, Ratio
 
@@ -22,7 +23,7 @@ def csv_text(experiment, groups, header=HEADER):
 
 
 def samples_of(experiment, groups):
-    return verdicts.read_samples(csv_text(experiment, groups), "raw.csv")
+    return timings.read_samples(csv_text(experiment, groups), "raw.csv")
 
 
 def batch_sizes(times, rounds=6):
@@ -205,125 +206,6 @@ class TestKnee(unittest.TestCase):
                           verdicts.size_summary(batch_sizes(times))], [2, 4, 8])
 
 
-class TestReadSamples(unittest.TestCase):
-    GOOD = csv_text("batch_size_scan", {("sequential", 1, 8): [1, 2],
-                                        ("batched", 1, 8): [3, 4]})
-
-    def test_samples_come_in_the_order_of_rounds(self):
-        lines = self.GOOD.split("\n")
-        lines[1:5] = [lines[2], lines[4], lines[1], lines[3]]
-        found = verdicts.read_samples("\n".join(lines), "x")
-        self.assertEqual(found.elapsed_ms, {("sequential", 1, 8): [1.0, 2.0],
-                                            ("batched", 1, 8): [3.0, 4.0]})
-        self.assertEqual((found.experiment, found.rounds, found.minor_faults),
-                         ("batch_size_scan", 2, {}))
-
-    def test_form_of_the_file_does_not_matter(self):
-        expected = verdicts.read_samples(self.GOOD, "x")
-        reordered = "\n".join(",".join(reversed(line.split(",")))
-                              for line in self.GOOD.strip().split("\n"))
-        more = "\n".join(line + (",note" if line.startswith("exp") else ",1")
-                         for line in self.GOOD.strip().split("\n"))
-        for name, text in (("BOM", "\ufeff" + self.GOOD),
-                           ("CRLF", self.GOOD.replace("\n", "\r\n")),
-                           ("blank lines", self.GOOD.replace("\n", "\n\n")),
-                           ("no final newline", self.GOOD.strip()),
-                           ("other order of columns", reordered),
-                           ("a column more", more)):
-            with self.subTest(name):
-                self.assertEqual(verdicts.read_samples(text, "x"), expected)
-
-    def test_page_faults_are_kept_when_every_sample_has_them(self):
-        lines = self.GOOD.strip().split("\n")
-        lines = [lines[0] + ",minor_faults",
-                 *(f"{line},{7 + place}" for place, line in enumerate(lines[1:]))]
-        found = verdicts.read_samples("\n".join(lines), "x")
-        self.assertEqual(found.minor_faults, {("sequential", 1, 8): [7, 8],
-                                              ("batched", 1, 8): [9, 10]})
-        lines[-1] = lines[-1].replace(",10", ",")
-        found = verdicts.read_samples("\n".join(lines), "x")
-        self.assertEqual(found.minor_faults, {})
-
-    def test_refused_rows_name_the_line_and_what_came(self):
-        row = "batch_size_scan,batched,1,8,2,4"
-        for replaced, message in (
-                ("other,batched,1,8,2,4", "x:5: experiment must be one of "
-                 "cache_strategy, batch_length_scan, batch_size_scan, got 'other'"),
-                ("cache_strategy,no_cache,1,8,2,4", "x:5: one file holds one "
-                 "experiment, got cache_strategy after batch_size_scan"),
-                (row.replace("batched", "no_cache"), "x:5: path must be one of "
-                 "sequential, batched, got 'no_cache'"),
-                (row.replace(",1,", ",0,"), "x:5: batch_size must be a whole "
-                 "number >= 1, got '0'"),
-                (row.replace(",8,", ",8.0,"), "x:5: sequence_length must be a "
-                 "whole number >= 1, got '8.0'"),
-                (row.replace(",2,", ",-2,"), "x:5: sample must be a whole number "
-                 ">= 1, got '-2'"),
-                (row.replace(",2,", ",٢,"), "x:5: sample must be a whole number "
-                 ">= 1, got '٢'"),
-                (row.replace(",2,", ",1,"), "x:5: sample 1 of batched/1/8 is "
-                 "repeated"),
-                (row.replace(",2,", ",3,"), "x: sample 2 of batched/1/8 is "
-                 "missing, every group needs 1 to 2"),
-                (row + ",1", "x:5: a row needs 6 cells, got 7"),
-                ("1,2", "x:5: a row needs 6 cells, got 2"),
-                ("", "x: sample 2 of batched/1/8 is missing, every group needs "
-                 "1 to 2"),
-                *((row[:-1] + bad, "x:5: elapsed_ms must be a finite number of "
-                   f"milliseconds > 0 (1e-12 to 1e12), got {bad!r}")
-                  for bad in ("nan", "inf", "-inf", "0", "-1", "", "1e999",
-                              "1e-300", "fast"))):
-            with self.subTest(replaced):
-                self.refuse(self.GOOD.replace(row, replaced), message)
-
-    def refuse(self, text, message):
-        with self.assertRaises(ValueError) as caught:
-            verdicts.read_samples(text, "x")
-        self.assertEqual(str(caught.exception), message)
-
-    def test_refused_files(self):
-        for name, text, message in (
-                ("empty", "", "x: no samples, at least one is needed"),
-                ("a header alone", HEADER, "x: no samples, at least one is needed"),
-                ("no such column", self.GOOD.replace("elapsed_ms", "elapsed"),
-                 "x:2: column elapsed_ms is missing, got experiment, path, "
-                 "batch_size, sequence_length, sample, elapsed"),
-                ("a column twice", self.GOOD.replace("sample", "path"),
-                 "x:1: column 'path' stands twice"),
-                ("no experiment", self.GOOD.replace("experiment", "e"),
-                 "x:2: column experiment is missing, got e, path, batch_size, "
-                 "sequence_length, sample, elapsed_ms"),
-                ("a path missing", csv_text("batch_size_scan", {
-                    ("sequential", 1, 8): [1]}), "x: no samples of batched/1/8"),
-                ("a size missing in one path", csv_text("batch_size_scan", {
-                    ("sequential", 1, 8): [1], ("batched", 1, 8): [1],
-                    ("batched", 2, 8): [1]}), "x: no samples of sequential/2/8"),
-                ("two lengths", csv_text("batch_size_scan", {
-                    (path, 1, tokens): [1] for path in ("sequential", "batched")
-                    for tokens in (8, 16)}), "x: sequence_length must be one value "
-                 "in this experiment, got 8, 16"),
-                ("a batch of three", csv_text("batch_length_scan", {
-                    (path, 3, 8): [1] for path in ("sequential", "batched")}),
-                 "x: batch_size must be 2 in this experiment, got 3"),
-                ("a batch in the cache scan", csv_text("cache_strategy", {
-                    (path, batch, 8): [1] for batch in (1, 2) for path in
-                    ("no_cache", "dynamic_cache", "preallocated_cache")}),
-                 "x: batch_size must be 1 in this experiment, got 1, 2"),
-                ("page faults", self.GOOD.replace("elapsed_ms", "elapsed_ms,"
-                                                  "minor_faults").replace(
-                    "1\n", "1,-1\n", 1), "x:2: minor_faults must be a whole "
-                 "number >= 0, got '-1'")):
-            with self.subTest(name):
-                self.refuse(text, message)
-
-    def test_odd_bytes_are_refused_in_one_line(self):
-        for text in ("\0", "a,b\n\0,1\n", '"', 'experiment\n"x', "\r\r\n,,\n",
-                     HEADER + "\n" + "9" * 200_000):
-            with self.subTest(text[:20]), self.assertRaises(ValueError) as caught:
-                verdicts.read_samples(text, "x")
-            self.assertNotIn("\n", str(caught.exception))
-
-
 class TestSummary(unittest.TestCase):
     def test_cache_strategy(self):
         samples = samples_of("cache_strategy", {
@@ -359,7 +241,7 @@ class TestSummary(unittest.TestCase):
     def test_published_medians_give_the_published_summary_and_knee(self):
         path = os.path.join(HOME, "fixtures", "published-batch-size.csv")
         with open(path, encoding="utf-8") as file:
-            samples = verdicts.read_samples(file.read(), path)
+            samples = timings.read_samples(file.read(), path)
         rows = list(verdicts.size_summary(samples))
         self.assertEqual([row["batch_p50_ms"] for row in rows],
                          [1.442, 1.789, 2.627, 5.264])
@@ -436,7 +318,7 @@ class TestAnalysis(unittest.TestCase):
         text = HEADER + ",minor_faults\n" + "".join(
             f"batch_size_scan,{path},1,8,{sample},1.5,{sample * 10}\n"
             for path in ("sequential", "batched") for sample in (1, 2))
-        samples = verdicts.read_samples(text, "x")
+        samples = timings.read_samples(text, "x")
         self.assertIn("| +0.0 % | 15 |\n", verdicts.analysis(samples, Facts()))
 
     def test_headline_is_the_head_of_the_analysis(self):

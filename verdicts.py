@@ -1,12 +1,13 @@
 """Judge timed samples: statistics, summaries, rules of verdict, analyses.
 
-    samples = read_samples(text, "raw.csv")     checked, by group
-    summary_csv(samples)                        medians and their ratios
+    summary_csv(samples, Facts(...))            medians and their ratios
     analysis(samples, Facts(...))               verdicts, intervals, limits
 
 What do the samples of bench.py say about predictions that were published
-before them?  Everything here is a pure function of the rows of raw.csv and of
-a few declared facts (environment.json); nothing is timed, read or written.
+before them?  The samples are those of timings.py; statistics and rules serve
+costs.py too, which judges the later experiments.  Everything here is a pure
+function of the rows of raw.csv and of a few declared facts (environment.json);
+nothing is timed, read or written.
 
 A ratio is taken within each round: sample i of one path over sample i of the
 other, so that what disturbs a round disturbs both.  Its median has a
@@ -17,16 +18,16 @@ An interval covers what varies from round to round in one run.  It says
 nothing about another run, machine or library.
 """
 
-import csv
-import io
 import math
 import statistics
 from fractions import Fraction
 from typing import NamedTuple, Optional
 
-__all__ = ["SCANS", "Samples", "Facts", "Ratio", "read_samples", "percentile",
-           "median_interval", "ratio", "side", "beats", "narrows", "levels_off",
-           "agrees", "throughput_gains", "knee", "summary_csv", "verdicts",
+from timings import SCANS, Samples
+
+__all__ = ["Facts", "Ratio", "percentile", "median_interval", "ratio", "drift",
+           "side", "beats", "narrows", "levels_off", "agrees",
+           "throughput_gains", "knee", "summary_csv", "csv_text", "verdicts",
            "analysis", "headline"]
 
 SUPPORTED, REFUTED, INCONCLUSIVE = "Supported", "Refuted", "Inconclusive"
@@ -41,188 +42,6 @@ PREDICTIONS = {
 # fractions decides nothing.
 DECIMALS = 9
 MOST_MOVED, MOST_REGAINED = 0.10, 0.02
-
-
-# -- Reading samples ----------------------------------------------------------
-
-class Scan(NamedTuple):
-    """What the rows of one experiment hold.
-
-    `columns` name a group, in order, each with the names or the kind of
-    number that it allows; every group of the first column must be there for
-    each combination of the others.  `one_value` are the columns that may not
-    vary, with the value where only one is allowed.
-    """
-    columns: dict
-    one_value: dict
-
-
-BATCHING = ("sequential", "batched")
-SCANS = {
-    "cache_strategy": Scan(
-        {"path": ("no_cache", "dynamic_cache", "preallocated_cache"),
-         "batch_size": int, "sequence_length": int}, {"batch_size": 1}),
-    "batch_length_scan": Scan(
-        {"path": BATCHING, "batch_size": int, "sequence_length": int},
-        {"batch_size": 2}),
-    "batch_size_scan": Scan(
-        {"path": BATCHING, "batch_size": int, "sequence_length": int},
-        {"sequence_length": None}),
-}
-
-
-class Samples(NamedTuple):
-    """The samples of one experiment, by group and in the order of rounds.
-
-    `elapsed_ms` is {group: [float, ...]}, a group being the values of the
-    experiment's columns; `minor_faults` is {group: [int, ...]}, or empty when
-    any sample has none recorded.
-    """
-    experiment: str
-    elapsed_ms: dict
-    minor_faults: dict
-
-    @property
-    def rounds(self):
-        return len(next(iter(self.elapsed_ms.values())))
-
-    def values(self, column):
-        """Return the values that a column takes, sorted."""
-        place = list(SCANS[self.experiment].columns).index(column)
-        return sorted({group[place] for group in self.elapsed_ms})
-
-
-def read_samples(text: str, name: str) -> Samples:
-    """Return the checked samples in the CSV `text`; errors call it `name`.
-
-    It needs the column `experiment`, those that name a group, `sample` and
-    `elapsed_ms`; `minor_faults` is used when it is there, others are not.
-    Raise ValueError for anything but one experiment with samples 1 to n, once
-    each, in every group.
-    """
-    experiment, rows = None, {}
-    for line, row in csv_rows(text, name):
-        try:
-            experiment = check_experiment(row, experiment)
-            group, sample, values = read_row(row, SCANS[experiment])
-            if sample in rows.setdefault(group, {}):
-                raise ValueError(f"sample {sample} of {shown(group)} is repeated")
-        except ValueError as error:
-            raise ValueError(f"{name}:{line}: {error}") from None
-        rows[group][sample] = values
-    if not rows:
-        raise ValueError(f"{name}: no samples, at least one is needed")
-    check_groups(rows, SCANS[experiment], name)
-    return sorted_samples(experiment, rows)
-
-
-def csv_rows(text, name):
-    """Yield (line, {column: cell}) of a CSV with a header."""
-    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""),
-                        strict=True)
-    try:
-        header = next(reader, [])
-        for column in header:
-            if header.count(column) > 1:
-                raise ValueError(f"column {column!r} stands twice")
-        for cells in filter(None, reader):
-            if len(cells) != len(header):
-                raise ValueError(f"a row needs {len(header)} cells, "
-                                 f"got {len(cells)}")
-            yield reader.line_num, dict(zip(header, cells))
-    except (csv.Error, ValueError) as error:
-        raise ValueError(f"{name}:{reader.line_num}: {error}") from None
-
-
-def check_experiment(row, experiment):
-    found = cell(row, "experiment")
-    if found not in SCANS:
-        raise ValueError(f"experiment must be one of {', '.join(SCANS)}, "
-                         f"got {found!r}")
-    if experiment not in (None, found):
-        raise ValueError(f"one file holds one experiment, got {found} "
-                         f"after {experiment}")
-    return found
-
-
-def read_row(row, scan):
-    """Return the group, the sample number and (elapsed_ms, minor_faults)."""
-    group = []
-    for column, allowed in scan.columns.items():
-        value = cell(row, column)
-        if allowed is int:
-            value = whole(column, value)
-        elif value not in allowed:
-            raise ValueError(f"{column} must be one of {', '.join(allowed)}, "
-                             f"got {value!r}")
-        group.append(value)
-    faults = row.get("minor_faults") or None
-    if faults is not None:
-        faults = whole("minor_faults", faults, least=0)
-    return (tuple(group), whole("sample", cell(row, "sample")),
-            (milliseconds(cell(row, "elapsed_ms")), faults))
-
-
-def cell(row, column):
-    if column not in row:
-        raise ValueError(f"column {column} is missing, got {', '.join(row)}")
-    return row[column]
-
-
-def whole(column, text, least=1):
-    if not (text.isascii() and text.isdigit() and len(text) < 16
-            and int(text) >= least):
-        raise ValueError(f"{column} must be a whole number >= {least}, "
-                         f"got {text[:40]!r}")
-    return int(text)
-
-
-def milliseconds(text):
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    # The bounds keep every sum and ratio within the range of floats.
-    if not 1e-12 <= value <= 1e12:
-        raise ValueError("elapsed_ms must be a finite number of milliseconds > 0 "
-                         f"(1e-12 to 1e12), got {text[:40]!r}")
-    return value
-
-
-def check_groups(rows, scan, name):
-    """Raise ValueError unless all groups are there, with equal samples."""
-    columns = list(scan.columns)
-    for column, only in scan.one_value.items():
-        values = sorted({group[columns.index(column)] for group in rows})
-        if len(values) > 1 or only not in (None, values[0]):
-            wanted = "one value" if only is None else only
-            raise ValueError(f"{name}: {column} must be {wanted} in this "
-                             f"experiment, got {', '.join(map(str, values))}")
-    for size in sorted({group[1:] for group in rows}):
-        for path in scan.columns[columns[0]]:
-            if (path, *size) not in rows:
-                raise ValueError(f"{name}: no samples of {shown((path, *size))}")
-    most = max(map(len, rows.values()))
-    for group, samples in rows.items():
-        for sample in range(1, most + 1):
-            if sample not in samples:
-                raise ValueError(f"{name}: sample {sample} of {shown(group)} is "
-                                 f"missing, every group needs 1 to {most}")
-
-
-def sorted_samples(experiment, rows):
-    elapsed_ms, minor_faults = {}, {}
-    for group, samples in rows.items():
-        values = [samples[sample] for sample in sorted(samples)]
-        elapsed_ms[group] = [elapsed for elapsed, _ in values]
-        minor_faults[group] = [faults for _, faults in values]
-    if any(None in faults for faults in minor_faults.values()):
-        minor_faults = {}
-    return Samples(experiment, elapsed_ms, minor_faults)
-
-
-def shown(group):
-    return "/".join(map(str, group))
 
 
 # -- Statistics ---------------------------------------------------------------
@@ -276,7 +95,7 @@ def ratio(over, under) -> Ratio:
                  statistics.median(ratios[half:]))
 
 
-def drift(elapsed_ms):
+def drift(elapsed_ms) -> float:
     """Return by how much the last five samples exceed the first five."""
     return (statistics.median(elapsed_ms[-5:])
             / statistics.median(elapsed_ms[:5]) - 1)
@@ -416,27 +235,11 @@ SUMMARIES = {"cache_strategy": cache_summary, "batch_length_scan": length_summar
              "batch_size_scan": size_summary}
 
 
-def summary_csv(samples: Samples) -> str:
-    """Return summary.csv: medians and their ratios, six decimals.
-
-    Ratios here are those of the medians; the analysis has the ratios within
-    each round beside them.
-    """
-    rows = list(SUMMARIES[samples.experiment](samples))
-    lines = [",".join(rows[0])]
-    for row in rows:
-        lines.append(",".join("" if value is None else str(value)
-                              if isinstance(value, int) else f"{value:.6f}"
-                              for value in row.values()))
-    return "\n".join(lines) + "\n"
-
-
-# -- Analyses -----------------------------------------------------------------
-
 class Facts(NamedTuple):
     """What is declared about a run; None or {} for what nobody recorded.
 
-    `errors` is {group: largest absolute error}, `malloc` {variable: value}.
+    `errors` is {group: largest absolute error}, `malloc` {variable: value},
+    `projected_rows` {group: rows counted in one run of it}.
     """
     dtype: Optional[str] = None
     blas_threads: Optional[int] = None
@@ -444,7 +247,30 @@ class Facts(NamedTuple):
     tolerance: Optional[float] = None
     malloc: Optional[dict] = None
     gain_threshold: float = 0.10
+    projected_rows: dict = {}
 
+
+def summary_csv(samples: Samples, facts: Facts = Facts()) -> str:
+    """Return summary.csv: medians and their ratios, six decimals.
+
+    Ratios here are those of the medians; the analysis has the ratios within
+    each round beside them.  Nothing here follows from the facts.
+    """
+    return csv_text(SUMMARIES[samples.experiment](samples))
+
+
+def csv_text(rows) -> str:
+    """Return rows, {column: number or None}, as CSV with six decimals."""
+    rows = list(rows)
+    lines = [",".join(rows[0])]
+    for row in rows:
+        lines.append(",".join("" if value is None else str(value)
+                              if isinstance(value, (int, str)) else f"{value:.6f}"
+                              for value in row.values()))
+    return "\n".join(lines) + "\n"
+
+
+# -- Analyses -----------------------------------------------------------------
 
 def round_ratios(samples: Samples) -> dict:
     """Return {(over, under): {size: Ratio}} of the pairs that are judged."""
@@ -483,6 +309,11 @@ def analysis(samples: Samples, facts: Facts) -> str:
              ["## Ratios within each round"], ratio_table(samples), [RATIOS],
              ["## Samples"], sample_table(samples), [SAMPLES],
              ["## What this shows, and what it does not"], [shows]]
+    return document(parts)
+
+
+def document(parts):
+    """Return parts, lists of lines, as Markdown; an empty part is left out."""
     texts = ("\n".join(lines) for lines in parts)
     return "\n\n".join(filter(None, texts)) + "\n"
 
@@ -495,8 +326,12 @@ def headline(samples: Samples, facts: Facts) -> str:
 
 
 def verdict_lines(samples, facts):
-    return [f"- {name} {PREDICTIONS[name]}: {verdict}"
-            for name, verdict in verdicts(samples, facts).items()]
+    return told(verdicts(samples, facts), PREDICTIONS)
+
+
+def told(found, predictions):
+    return [f"- {name} {predictions[name]}: {verdict}"
+            for name, verdict in found.items()]
 
 
 def knee_line(samples, facts):
@@ -507,12 +342,17 @@ def knee_line(samples, facts):
     return [f"Knee: B={found}" if found else f"Knee: Not reached in B <= {largest}"]
 
 
+SIZES = {"batch_size": "Batch sizes", "sequence_length": "Sequence lengths",
+         "seed": "Seeds of the model", "budget": "Budgets in bytes",
+         "hidden": "Hidden sizes", "prefix_tokens": "Prefix lengths"}
+
+
 def fact_lines(samples, facts):
     """Yield what the run was; what nobody recorded is said to be so."""
     unknown = "not recorded"
-    for name, column in (("Batch sizes", "batch_size"),
-                         ("Sequence lengths", "sequence_length")):
-        yield f"- {name}: {', '.join(map(str, samples.values(column)))}"
+    for column, name in SIZES.items():
+        if column in SCANS[samples.experiment].columns:
+            yield f"- {name}: {', '.join(map(str, samples.values(column)))}"
     yield f"- Samples in each group: {samples.rounds}"
     yield f"- dtype: {facts.dtype or unknown}"
     yield f"- BLAS threads: {facts.blas_threads or unknown}"
@@ -553,32 +393,38 @@ def ratio_table(samples):
     def rows():
         for (over, under), ratios in round_ratios(samples).items():
             for (batch, tokens), found in ratios.items():
-                low, high = (("", "") if found.interval is None else
-                             (f"{bound:.3f}" for bound in found.interval))
                 yield (f"{over} / {under}", str(batch), str(tokens),
-                       f"{found.median:.3f}", low, high,
-                       f"{found.first_half:.3f}", f"{found.second_half:.3f}",
-                       side(found))
-    return table(("ratio", "B", "T", "median", "low", "high", "first half",
-                  "second half", "side of 1"), rows())
+                       *ratio_cells(found))
+    return table(("ratio", "B", "T", *RATIO_HEADS), rows())
+
+
+RATIO_HEADS = ("median", "low", "high", "first half", "second half", "side of 1")
+
+
+def ratio_cells(found):
+    low, high = (("", "") if found.interval is None else
+                 (f"{bound:.3f}" for bound in found.interval))
+    return (f"{found.median:.3f}", low, high, f"{found.first_half:.3f}",
+            f"{found.second_half:.3f}", side(found))
 
 
 def sample_table(samples):
     def rows():
         for (path, batch, tokens), elapsed in samples.elapsed_ms.items():
-            group = path, batch, tokens
-            yield (path, str(batch), str(tokens), f"{min(elapsed):.3f}",
-                   f"{statistics.median(elapsed):.3f}",
-                   f"{percentile(elapsed, 0.95):.3f}", f"{max(elapsed):.3f}",
-                   percent(drift(elapsed), 1), fault_cell(samples, group))
-    return table(("path", "B", "T", "minimum ms", "median ms", "p95 ms",
-                  "maximum ms", "drift", "page faults"), rows())
+            faults = samples.minor_faults.get((path, batch, tokens))
+            yield path, str(batch), str(tokens), *sample_cells(elapsed, faults)
+    return table(("path", "B", "T", *SAMPLE_HEADS), rows())
 
 
-def fault_cell(samples, group):
-    if not samples.minor_faults:
-        return "not recorded"
-    return f"{statistics.median(samples.minor_faults[group]):g}"
+SAMPLE_HEADS = ("minimum ms", "median ms", "p95 ms", "maximum ms", "drift",
+                "page faults")
+
+
+def sample_cells(elapsed, faults, digits=3):
+    found = (min(elapsed), statistics.median(elapsed), percentile(elapsed, 0.95),
+             max(elapsed))
+    return (*(f"{value:.{digits}f}" for value in found), percent(drift(elapsed), 1),
+            f"{statistics.median(faults):g}" if faults else "not recorded")
 
 
 def percent(value, decimals):
