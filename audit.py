@@ -44,7 +44,7 @@ from audit_samples import RECORDS as SAMPLES
 __all__ = ["Folder", "audit_tree", "main"]
 
 HOME = os.path.dirname(os.path.abspath(__file__))
-LARGEST_FILE = 256 << 20    # bytes; what forged evidence may make us read
+LARGEST_FILE = 32 << 20     # bytes; what forged evidence may make us read
 
 LIMITS = [
     "environment strings and timings are declarations: summaries are bound "
@@ -73,8 +73,9 @@ def strict_json(text):
     def pairs(items):
         members = dict(items)
         if len(members) < len(items):
-            names = [name for name, _ in items]
-            twice = next(name for name in names if names.count(name) > 1)
+            seen = set()        # add() returns None
+            twice = next(name for name, _ in items
+                         if name in seen or seen.add(name))
             raise ValueError(f"key {twice!r} stands twice")
         return members
 
@@ -446,6 +447,8 @@ def audit_folder(path):
         folder.unreadable(fault)
     except OSError as error:
         folder.fault("", "", error.strerror, "a folder that can be read")
+    except MemoryError:
+        folder.fault("", "", "too large for memory", "evidence of this experiment")
     return folder
 
 

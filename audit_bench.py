@@ -10,6 +10,7 @@ exact fractions, and every point of a chart.  The prose around them is pinned
 by its hash.  A timing is a declaration.
 """
 
+import contextlib
 import re
 from fractions import Fraction
 from functools import partial
@@ -261,29 +262,28 @@ def charts(run):
 
 def compare_analysis(folder, name, run):
     if not folder.known:                # another run may set another threshold
-        told = re.search(r"^- Gain threshold: (\d{1,9}\.\d{1,9})$",
-                         folder.text(name), re.M)
-        run.threshold = float(told[1]) if told else run.threshold
-    compare_lines(folder, name, list(analysis_lines(run)),
-                  PROSE_SHA256[run.experiment])
+        told = re.search(r"^- Gain threshold: (\d[\d.e+-]{0,30})$",
+                         folder.text(name), re.M | re.ASCII)
+        with contextlib.suppress(ValueError):
+            run.threshold = float(told[1]) if told else run.threshold
+    compare_lines(folder, name, analysis_blocks(run), PROSE_SHA256[run.experiment])
 
 
-def analysis_lines(run):
-    """Yield every line of data of an analysis, in order."""
-    declared = run.declared
+def analysis_blocks(run):
+    """Yield the lines of data of an analysis, block by block."""
+    threshold = []
     if run.experiment == "batch_size_scan":
+        threshold = [f"- Gain threshold: {run.threshold}"]
         found = run.knee()
-        yield (f"Knee: B={found}" if found else
-               f"Knee: Not reached in B <= {run.batches[-1]}")
-    yield from fact_lines(
-        declared, {"Batch sizes": run.batches, "Sequence lengths": run.lengths},
-        run.rounds, [f"- Gain threshold: {run.threshold}"]
-        if run.experiment == "batch_size_scan" else [])
-    for prediction, verdict in run.verdicts():
-        yield f"- {prediction}: {verdict}"
-    yield from median_lines(*run.summary())
-    yield from ratio_lines(run)
-    yield from sample_lines(run)
+        yield [f"Knee: B={found}" if found else
+               f"Knee: Not reached in B <= {run.batches[-1]}"]
+    yield fact_lines(
+        run.declared, {"Batch sizes": run.batches, "Sequence lengths": run.lengths},
+        run.rounds, threshold)
+    yield [f"- {prediction}: {verdict}" for prediction, verdict in run.verdicts()]
+    yield median_lines(*run.summary())
+    yield ratio_lines(run)
+    yield sample_lines(run)
 
 
 def median_lines(columns, rows):

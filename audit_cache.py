@@ -14,6 +14,7 @@ import json
 import struct
 import warnings
 import zipfile
+from collections import Counter
 from functools import lru_cache
 from typing import Optional
 
@@ -161,7 +162,7 @@ def expected_arrays(row):
 
 # -- The archive --------------------------------------------------------------
 
-def read_archive(data, names):
+def read_archive(data, names, largest=LARGEST_MEMBER):
     """Return ({name: array or what is wrong with it}, faults of the container).
 
     Only the members in `names` are read, whatever else a forger packed.
@@ -174,8 +175,9 @@ def read_archive(data, names):
             if faults and found != names:
                 faults += [(name, "unknown array", "only the run's arrays")
                            for name in sorted(set(found) - set(names))]
-            return {name: read_member(archive, name) if name in names else "unknown"
-                    for name in found}, faults
+            known = set(names)
+            return {name: read_member(archive, name, largest) if name in known
+                    else "unknown" for name in found}, faults
     except Exception as error:      # whatever zipfile finds wrong with it
         return {}, [("container", f"is no archive: {error!r}", "an archive of arrays")]
 
@@ -183,7 +185,7 @@ def read_archive(data, names):
 def container_faults(archive, data, members):
     """Check that the container is as np.savez leaves it, and hides nothing."""
     names = [member.filename for member in members]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     faults = [(name, "stands twice", "every array once") for name in twice]
     if archive.comment:
         faults.append(("container", "has a comment", "none"))
@@ -208,15 +210,22 @@ def end_of_member(data, member):
     return start + name_length + extra_length + member.compress_size
 
 
-def read_member(archive, name):
+def read_member(archive, name, largest):
     """Return the array of a member, or a string that says why it is none."""
     try:
-        if archive.getinfo(name).file_size > LARGEST_MEMBER:
-            return f"is larger than {LARGEST_MEMBER} bytes"
-        stream, again = io.BytesIO(archive.read(name)), io.BytesIO()
+        member = archive.getinfo(name)
+        if member.file_size > largest:
+            return f"is larger than {largest} bytes"
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            return "is compressed in a way that may unpack without bound"
+        with archive.open(name) as packed:      # `read()` alone unpacks without bound
+            stream = io.BytesIO(packed.read(member.file_size))
+        again = io.BytesIO()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             array = np.lib.format.read_array(stream, allow_pickle=False)
+            if array.itemsize == 0:
+                return "has elements of no bytes"
             np.lib.format.write_array(again, array, allow_pickle=False)
     except Exception as error:      # whatever NumPy finds wrong with it
         return f"is no array: {error!r}"

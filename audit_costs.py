@@ -130,7 +130,7 @@ def audit_costs(folder, experiment=None) -> None:
         compare_csv(folder, summary, [run.columns] + [
             [csv_cell(value) for value in row] for row in run.rows])
     if folder.has(analysis):
-        compare_lines(folder, analysis, list(analysis_lines(run)), PROSE_SHA256[found])
+        compare_lines(folder, analysis, analysis_blocks(run), PROSE_SHA256[found])
     compare_charts(folder, run)
     count(folder, declared, rows, elapsed)
 
@@ -408,26 +408,25 @@ RUNS = {"admission": Admission, "break_even": BreakEven, "limit": Limit}
 
 # -- Analyses -----------------------------------------------------------------
 
-def analysis_lines(run):
-    """Yield every line of data of an analysis, in order."""
-    yield from fact_lines(run.declared, run.sizes, run.rounds)
+def analysis_blocks(run):
+    """Yield the lines of data of an analysis, block by block."""
+    yield fact_lines(run.declared, run.sizes, run.rounds)
     # The errors were required to be within the tolerance.
-    yield "- H1 the results agree: Supported"
-    for prediction, verdict in run.verdicts():
-        yield f"- {prediction}: {verdict}"
+    yield ["- H1 the results agree: Supported",
+           *(f"- {prediction}: {verdict}" for prediction, verdict in run.verdicts())]
     if run.bounds:
-        yield from bound_lines(run)
+        yield bound_lines(run)
     if run.with_first:
-        yield from run.first_lines()
-    yield from table_lines(run.columns, [
+        yield run.first_lines()
+    yield table_lines(run.columns, [
         [median_cell(column, value) for column, value in zip(run.columns, row)]
         for row in run.rows])
-    yield from table_lines(
+    yield table_lines(
         [*run.heads, "median", "low", "high", "first half", "second half",
          "side of 1"],
         [[*map(str, label), *ratio_cells(found)]
          for label, found in run.ratios.items()])
-    yield from table_lines(
+    yield table_lines(
         [*run.series_heads, "minimum ms", "median ms", "p95 ms", "maximum ms", "drift"],
         [[*map(str, label), *time_cells(values, 4)]
          for label, values in run.series.items()])

@@ -37,18 +37,19 @@ BOUNDS = {"docs": (1, 64), "tokens": (1, 1024), "hidden": (2, 256),
           "gpu_docs": (1, 10 ** 6), "cpu_docs": (0, 10 ** 6), "seed": (0, 2 ** 63),
           "question_tokens": (QUESTION, QUESTION), "decoded_tokens": (DECODED, DECODED)}
 MOST_PASSES = 8
+LARGEST_STATES = 16 << 20   # bytes; 1024 reads of 4 states of 256 numbers take 8 MiB
 
 
 # -- The protocol -------------------------------------------------------------
 
 def declared_protocol(folder, manifest):
-    """Return the protocol that a manifest declares, or the standard one."""
+    """Return the protocol that a manifest declares, or None and a fault."""
     said = manifest.get("protocol") if isinstance(manifest, dict) else None
     if is_protocol(said):
         return said
     folder.fault("manifest.json", "protocol", said,
                  {**BOUNDS, "passes": f"1 to {MOST_PASSES} of fwd and rev"})
-    return STANDARD
+    return None
 
 
 def is_protocol(said):
@@ -160,7 +161,7 @@ def texts(seed, docs, tokens, reads):
 def check_arrays(folder, protocol, reads):
     """Compare the archive with a full recompute; return the largest error."""
     arrays, faults = read_archive(folder.bytes("states.npz"),
-                                  ["states.npy", "tokens.npy"])
+                                  ["states.npy", "tokens.npy"], LARGEST_STATES)
     for fault in faults:
         folder.fault("states.npz", *fault)
     if list(arrays) != ["states.npy", "tokens.npy"]:
@@ -222,6 +223,8 @@ def audit_offload(folder, fixed=None) -> None:
     """Audit one run; `fixed` is its protocol, or the manifest says."""
     manifest = folder.json("manifest.json")
     protocol = fixed or declared_protocol(folder, manifest)
+    if protocol is None:
+        return
     reads = expected_reads(protocol)
     rows = folder.json_lines("ttft.jsonl")
     rows_hold = check_rows(folder, rows, protocol, reads)
@@ -240,14 +243,18 @@ def audit_offload(folder, fixed=None) -> None:
 def check_manifest(folder, found, protocol):
     """Check protocol, sources and files; the environment is a declaration."""
     environment = found.get("environment") if isinstance(found, dict) else None
-    if not (isinstance(environment, dict)
-            and all(type(environment.get(name)) is str
-                    for name in ("python", "platform", "numpy", "cpu"))):
+    kinds = {"python": str, "platform": str, "numpy": str, "cpu": str,
+             "blas_threads": int if folder.known else (int, type(None)),
+             "variables": dict}
+    if not (isinstance(environment, dict) and list(environment) == list(kinds)
+            and all(isinstance(environment[name], kind)
+                    for name, kind in kinds.items())
+            and environment["blas_threads"] in (1, None)):
         folder.fault("manifest.json", "environment", environment,
-                     "python, platform, numpy and cpu, each a string")
+                     {name: str(kind) for name, kind in kinds.items()})
     sources = found.get("sources") if isinstance(found, dict) else None
     if not (isinstance(sources, dict) and list(sources) == list(SOURCES)
-            and all(re.fullmatch("[0-9a-f]{64}", str(digest))
+            and all(type(digest) is str and re.fullmatch("[0-9a-f]{64}", digest)
                     for digest in sources.values())):
         folder.fault("manifest.json", "sources", sources, list(SOURCES))
     else:

@@ -15,7 +15,6 @@ bound to its hash in environment.json, and who changes both is not caught.
 import hashlib
 import random
 import re
-from fractions import Fraction
 from typing import Callable, NamedTuple, Optional
 
 import oracle
@@ -45,6 +44,7 @@ CELL = {"batch_size": ABOVE_0, "sequence_length": ABOVE_0, "hidden": ABOVE_0,
         "sample": ABOVE_0, "elapsed_ms": r"(0|[1-9]\d{0,14})\.\d{6}",
         "order": ABOVE_0, "minor_faults": rf"({NUMBER})?"}
 MOST_WARMUP, MOST_SIZES = 100_000, 100
+MOST_SAMPLES = 2_000_000        # warm-up included; what a forger may make us replay
 
 
 class Doubt(Exception):
@@ -119,8 +119,8 @@ def read_line(columns, forms, number, line):
         pattern = CELL.get(column, ".*")
         require(re.fullmatch(pattern, value, re.ASCII), "raw.csv",
                 f"line {number}: {column}", value[:40], pattern)
-    require(float(row["elapsed_ms"]) > 0, "raw.csv", f"line {number}: elapsed_ms",
-            row["elapsed_ms"], "a time above 0")
+    require(0 < float(row["elapsed_ms"]) <= 1e12, "raw.csv",
+            f"line {number}: elapsed_ms", row["elapsed_ms"], "above 0, to 1e12")
     return row
 
 
@@ -173,6 +173,9 @@ def expected_rows(groups, arguments, count):
     repeats = arguments["repeats"]
     wanted = sum(len(group.rows) for group in groups) * repeats
     require(count == wanted, "raw.csv", "rows", count, wanted)
+    rounds = arguments["warmup"] + repeats
+    require(rounds * len(groups) <= MOST_SAMPLES, "environment.json", "arguments",
+            rounds * len(groups), f"at most {MOST_SAMPLES} samples")
     rng, order = random.Random(arguments["seed"]), {}
     for number in range(-arguments["warmup"], repeats):
         places = list(range(len(groups)))
@@ -223,6 +226,9 @@ def check_texts(declared, sources):
         for key, value in declared[name].items():
             require(isinstance(value, str) or name == "threads" and value is None,
                     file, f"{name}.{key}", value, "text")
+    pinned = dict.fromkeys(THREADS, "1")
+    require(declared["numpy_came_first"] or declared["threads"] == pinned, file,
+            "threads", declared["threads"], pinned)
     require(list(declared["sources"]) in sources, file, "sources",
             list(declared["sources"])[:40], sources[-1])
     for name, value in declared["sources"].items():
@@ -278,12 +284,12 @@ def side_of(interval, first, second, bound) -> str:
 def interval_of(values) -> Optional[tuple]:
     """Return the 95 % interval of the median: order statistics of the signs."""
     ordered, count = sorted(values), len(values)
-    term = Fraction(1, 2 ** count)      # P(exactly `rank` values lie below)
-    below, rank = term, 0
-    while below <= Fraction(25, 1000):
+    ways = below = 1        # of 2^n: in which exactly, and at most, `rank` lie below
+    rank = 0
+    while 1000 * below <= 25 << count:
         rank += 1
-        term = term * (count - rank + 1) / rank
-        below += term
+        ways = ways * (count - rank + 1) // rank
+        below += ways
     return None if rank == 0 else (ordered[rank - 1], ordered[-rank])
 
 
@@ -293,8 +299,10 @@ def compare_csv(folder, name, expected) -> None:
     """Compare a CSV cell by cell with rows of text."""
     text = folder.text(name)
     lines = text.split("\n")
-    if len(lines) != len(expected) + 1 or lines[-1]:
+    if len(lines) != len(expected) + 1:
         folder.fault(name, "lines", len(lines) - 1, len(expected))
+    if lines[-1]:
+        folder.fault(name, "end", lines[-1][:40], "a final newline")
     for number, (line, row) in enumerate(zip(lines, expected), 1):
         cells = line.split(",")
         if len(cells) != len(row):
@@ -305,8 +313,13 @@ def compare_csv(folder, name, expected) -> None:
                 folder.fault(name, f"line {number}: {column}", cell[:200], wanted)
 
 
-def compare_lines(folder, name, expected, prose_sha256) -> None:
-    """Compare the data lines one by one, and the text around by its hash."""
+def compare_lines(folder, name, blocks, prose_sha256) -> None:
+    """Compare the data lines one by one, and the text around by its hash.
+
+    `blocks` are the lines that stand together; none may move to another block.
+    """
+    blocks = [list(block) for block in blocks]
+    expected = [line for block in blocks for line in block]
     text = folder.text(name)
     data, prose = [], []
     for number, line in enumerate(text.split("\n"), 1):
@@ -320,8 +333,21 @@ def compare_lines(folder, name, expected, prose_sha256) -> None:
     for (number, line), wanted in zip(data, expected):
         if line != wanted:
             folder.fault(name, f"line {number}", line[:300], wanted)
+    folder.same(name, lengths_of_runs(number for number, _ in data),
+                [len(block) for block in blocks], "lengths of blocks")
     found = hashlib.sha256("\n".join(prose).encode()).hexdigest()
     folder.same(name, found, prose_sha256, "prose sha256")
+
+
+def lengths_of_runs(numbers):
+    """Return the lengths of the runs of numbers that follow each other."""
+    lengths, before = [], None
+    for number in numbers:
+        if before is None or number != before + 1:
+            lengths.append(0)
+        lengths[-1] += 1
+        before = number
+    return lengths
 
 
 def fact_lines(declared, sizes, rounds, more=()):

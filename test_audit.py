@@ -62,6 +62,11 @@ class TestStrictness(unittest.TestCase):
                 self.assertEqual(list(audit.differences(found, expected, "x")),
                                  [("x", found, expected)])
 
+    def test_a_late_duplicate_key_among_many_is_found_at_once(self):
+        text = "{" + ", ".join(f'"{key}": 1' for key in range(50000)) + ', "49999": 2}'
+        with self.assertRaisesRegex(ValueError, "key '49999' stands twice"):
+            audit.strict_json(text)
+
     def test_differences_name_their_place(self):
         found = {"a": [1, {"b": 2}], "c": 3}
         expected = {"a": [1, {"b": 5}], "c": 4}

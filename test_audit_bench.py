@@ -4,6 +4,7 @@ import contextlib
 import functools
 import hashlib
 import io
+import itertools
 import json
 import os
 import random
@@ -16,6 +17,7 @@ from unittest import mock
 try:
     import audit
     import audit_bench
+    import audit_samples
     import bench
     import experiments
     import records
@@ -485,6 +487,34 @@ class TestForgedDerivedFiles(AuditCase):
                 with self.subTest(name=name, line=line):
                     self.assert_fault(path, file, f"line {number}", forged, line)
 
+    def test_a_line_that_moved_to_another_block_is_named(self):
+        path = self.copy("batch-length")
+        text = self.read(path, "analysis.md")
+        verdict = next(line for line in text.split("\n") if line.startswith("- H1"))
+        fact = next(line for line in text.split("\n")
+                    if line.startswith("- Allocator"))
+        for forged in (
+                text.replace(verdict + "\n", "").replace(fact, fact + "\n" + verdict),
+                text.replace("\n" + fact, "").replace(verdict, fact + "\n" + verdict)):
+            self.write(path, "analysis.md", forged)
+            self.assert_fault(path, "analysis.md", "lengths of blocks")
+
+    def test_any_gain_threshold_of_a_run_of_another_name_is_read(self):
+        for threshold in ("1e-05", "0.33333333333333", "1e+20", "0.0"):
+            path = self.copy("batch-size", "my-run")
+            with contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(bench.main([
+                    "summarize", "--input", os.path.join(path, "raw.csv"),
+                    "--output-dir", path, "--gain-threshold", threshold]), 0)
+            with self.subTest(threshold=threshold):
+                self.assertEqual(faults_of(path), [])
+
+    def test_more_samples_than_anybody_takes_are_not_replayed(self):
+        path = self.copy("cache")
+        self.declare(path, lambda facts: facts["arguments"].update(warmup=100000))
+        with mock.patch.object(audit_samples, "MOST_SAMPLES", 1000):
+            self.assert_fault(path, "environment.json", "arguments")
+
     def test_changed_verdicts_and_knees_are_named(self):
         for name, file, true, forged in (
                 ("cache", "analysis.md", "every length: ", "every length: Not "),
@@ -596,7 +626,8 @@ class TestTwoJudges(unittest.TestCase):
             lines = [line for line in verdicts.analysis(samples, facts).split("\n")
                      if line.startswith(("|", "- ", "Knee:"))]
             run = audit_bench.Run(label, self.DECLARED, rows)
-            self.assertEqual(list(audit_bench.analysis_lines(run)), lines, case)
+            found = itertools.chain(*audit_bench.analysis_blocks(run))
+            self.assertEqual(list(found), lines, case)
             seen.update(verdicts.verdicts(samples, facts).items())
             seen.update(verdicts.side(found) for ratios in
                         verdicts.round_ratios(samples).values()

@@ -163,6 +163,24 @@ class TestHarness(unittest.TestCase):
             self.measure([experiments.Group(("a",), lambda: 1 / 0, None)])
         self.assertTrue(gc.isenabled())
 
+    def test_the_interval_holds_the_call_and_nothing_else(self):
+        log = []
+
+        def count(name, value):
+            log.append(name)
+            return value
+
+        bench.time_call(lambda: log.append("call"), lambda: count("timer", 0),
+                        lambda: count("faults", 0))
+        self.assertEqual(log, ["faults", "timer", "call", "timer", "faults"])
+
+    def test_variables_of_the_allocator_are_recorded(self):
+        settings = experiments.Settings()
+        variables = {"GLIBC_TUNABLES": "x", "MALLOC_ARENA_MAX": "1"}
+        with mock.patch.dict(os.environ, variables):
+            malloc = bench.environment("cache", settings, [], [])["malloc"]
+        self.assertEqual(malloc, {**malloc, **variables})
+
     def test_progress_counts_every_group_of_every_round(self):
         steps = []
         self.measure(self.groups(), warmup=2, repeats=3,

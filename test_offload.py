@@ -303,6 +303,20 @@ class TestRun(unittest.TestCase):
         self.assertEqual((len(reads), len(errors), len(steps)), (12, 12, 12))
         self.assertLess(max(errors), 1e-12)
 
+    def test_the_slow_tier_makes_room_before_it_copies(self):
+        tiers = made(fast=1, slow=2)
+        copied = []
+
+        def rows_of(*arguments):
+            copied.append(len(tiers.slow))
+            return decoder_rows_of(*arguments)
+
+        decoder_rows_of = offload.rows_of
+        with mock.patch.object(offload, "rows_of", rows_of):
+            for doc in range(5):
+                tiers.bring(doc)
+        self.assertEqual(copied, [0, 1, 1, 1, 1])
+
     def test_a_slow_tier_one_document_too_small_is_worth_nothing_in_a_cycle(self):
         for cpu_docs, expected in ((11, "cpu"), (10, "cpu"), (9, "miss")):
             rows, _, _ = offload.run(Protocol(tokens=2, hidden=2, cpu_docs=cpu_docs))

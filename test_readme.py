@@ -329,5 +329,65 @@ class TestOffloadChapter(unittest.TestCase):
         self.assertLess(short["pass2-replay"]["p50"], 1.05)
 
 
+class TestKeepAndCostChapter(unittest.TestCase):
+
+    def verdicts(self, folder):
+        text = read(os.path.join(EVIDENCE, folder, "analysis.md")).decode("utf-8")
+        return re.findall(r"^- (H\d+) .*: (\w+)$", text, re.M)
+
+    def test_table_of_counts_is_the_evidence_s(self):
+        rows = evidence_json("cache-admission", "audit.json")
+        for seed in (7, 11, 23):
+            counted = {(f"{row['budget'] // 1024} KiB", row["trace"], row["policy"]):
+                       [str(row["hits"]), str(row["projected_rows"]),
+                        str(row["evictions"]), f"{row['copied_bytes']:,}"]
+                       for row in rows if row["seed"] == seed}
+            for budget, trace, policy, *cells in table("| budget | trace | policy | hits"):
+                self.assertEqual(cells, counted[budget, trace, policy])
+
+    def test_table_of_admission_times_is_the_evidence_s(self):
+        measured = {(f"{int(row['budget']) // 1024} KiB", row["trace"], row["policy"]):
+                    [decimals(row["trace_ms"], 3), decimals(row["time_over_none"], 2),
+                     decimals(row["rows_over_none"], 2)]
+                    for row in columns("admission")}
+        for budget, trace, policy, *cells in table("| budget | trace | policy | trace"):
+            self.assertEqual(cells, measured[budget, trace, policy])
+
+    def test_table_of_break_even_is_the_evidence_s(self):
+        for cells, row in paired(table("| hidden | prefix |"), columns("break-even")):
+            self.assertEqual(cells, [
+                row["hidden"], row["prefix_tokens"], decimals(row["none_ms"], 3),
+                decimals(row["longest_ms"], 3), *(
+                    decimals(row[f"{policy}_over_none"], 2)
+                    for policy in ("all", "longest", "shared"))])
+
+    def test_table_of_first_lengths_is_the_evidence_s(self):
+        text = read(os.path.join(EVIDENCE, "break-even", "analysis.md")).decode()
+        for policy, *cells in table("| policy | hidden 16 |"):
+            self.assertEqual(cells, re.findall(
+                rf"^\| {policy} \| \d+ \| (\d+|none of these) \|$", text, re.M))
+
+    def test_table_of_the_limit_is_the_evidence_s(self):
+        names = {"no_cache_ms": 3, "preallocated_ms": 3, "fused_ms": 3, "bare_ms": 3,
+                 "no_cache_over_fused": 2, "fused_over_preallocated": 2,
+                 "fused_over_bare": 2}
+        for cells, row in paired(table("| T | no cache (ms) |"), columns("limit")):
+            self.assertEqual(cells, [row["sequence_length"], *(
+                decimals(row[name], places) if row[name] else ""
+                for name, places in names.items())])
+
+    def test_verdicts_are_the_evidence_s(self):
+        found = re.findall(r"^Verdicts: (.*)\.$", README, re.M)
+        self.assertEqual(found, [
+            ", ".join(f"{name} {verdict}" for name, verdict in self.verdicts(folder))
+            for folder in ("admission", "break-even", "limit")])
+
+    def test_numbers_of_samples_are_the_evidence_s(self):
+        for folder in ("cache-strategy", "m0-length-scan", "m1-batch-size-scan",
+                       "admission", "break-even", "limit"):
+            samples = f"{len(columns(folder, 'raw.csv')):,} samples"
+            self.assertIn(f"| `evidence/{folder}/` | {samples}", README)
+
+
 if __name__ == "__main__":
     unittest.main()
