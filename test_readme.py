@@ -342,7 +342,8 @@ class TestKeepAndCostChapter(unittest.TestCase):
                        [str(row["hits"]), str(row["projected_rows"]),
                         str(row["evictions"]), f"{row['copied_bytes']:,}"]
                        for row in rows if row["seed"] == seed}
-            for budget, trace, policy, *cells in table("| budget | trace | policy | hits"):
+            for budget, trace, policy, *cells in table(
+                    "| budget | trace | policy | hits"):
                 self.assertEqual(cells, counted[budget, trace, policy])
 
     def test_table_of_admission_times_is_the_evidence_s(self):
