@@ -16,7 +16,7 @@ except ImportError:             # without NumPy
     raise unittest.SkipTest("audit.py needs NumPy") from None
 
 import audit_charts
-import figures
+import charts
 from audit_charts import Bars, Lines, chart_faults, difference
 from test_support import EVIDENCE, read
 
@@ -330,14 +330,14 @@ class TestAgainstReaders(unittest.TestCase):
             markers = rng.choice((True, False, tuple(names[1:])))
             series = {name: sorted((kind(), kind()) for _ in range(rng.randrange(1, 6)))
                       for name in names}
-            svg = figures.line_chart("t", figures.Axis("x", log_x),
-                                     figures.Axis("y", log_y), series, step, markers,
+            svg = charts.line_chart("t", charts.Axis("x", log_x),
+                                     charts.Axis("y", log_y), series, step, markers,
                                      joined)
             chart = Lines("t", "x", "y", series, log_x, log_y, step, joined, markers)
             self.assertEqual(chart_faults(svg, chart), [], series)
             groups = list("abcd"[:rng.randrange(1, 5)])
             bars = {name: [rng.choice((0, kind())) for _ in groups] for name in names}
-            svg = figures.bar_chart("t", figures.Axis("y"), groups, bars)
+            svg = charts.bar_chart("t", charts.Axis("y"), groups, bars)
             self.assertEqual(chart_faults(svg, Bars("t", "y", groups, bars)), [], bars)
 
 

@@ -29,7 +29,7 @@ try:
 except ImportError as error:
     raise unittest.SkipTest(f"needs NumPy: {error}")
 
-from test_support import HOME, call
+from test_support import HOME, TemporaryFolder, call
 
 SMALL = ("--warmup", "0", "--repeats", "2")
 FILES = {"cache-strategy": {"raw.csv", "environment.json", "summary.csv",
@@ -222,15 +222,7 @@ class TestErrors(unittest.TestCase):
                              "1e-08; nothing was timed")
 
 
-class CommandCase(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, *names):
-        return os.path.join(self.folder, *names)
-
+class CommandCase(TemporaryFolder):
     def text(self, *names):
         with open(self.path(*names), encoding="utf-8", newline="") as file:
             return file.read()

@@ -1,4 +1,4 @@
-"""figures.py: charts as SVG text, the same bytes for the same data."""
+"""charts.py and figures.py: the same data give the same SVG bytes."""
 
 import os
 import re
@@ -12,8 +12,9 @@ try:
 except ImportError:
     raise unittest.SkipTest("audit.py needs NumPy") from None
 
+import charts
 import figures
-from figures import Axis, bar_chart, line_chart
+from charts import Axis, bar_chart, line_chart
 from test_support import EVIDENCE, call, read, run, write
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -45,7 +46,7 @@ class TestTicks(unittest.TestCase):
                 ((2e-5,), [0, 5e-06, 1e-05, 1.5e-05, 2e-05]),
                 ((56000,), [0, 10000, 20000, 30000, 40000, 50000, 60000])):
             with self.subTest(values=values):
-                self.assertEqual(figures.linear_ticks(values), expected)
+                self.assertEqual(charts.linear_ticks(values), expected)
 
     def test_log_ticks_step_1_2_5_or_by_decades(self):
         for values, expected in (
@@ -55,7 +56,7 @@ class TestTicks(unittest.TestCase):
                 ((5, 5), [5, 10, 20]),
                 ((100, 100000), [100, 1000, 10000, 100000])):
             with self.subTest(values=values):
-                self.assertEqual(figures.log_ticks(values), expected)
+                self.assertEqual(charts.log_ticks(values), expected)
 
     def test_labels_group_thousands(self):
         svg = lines({"a": [(0, 1), (50000, 2)]})
@@ -144,8 +145,8 @@ class TestLineChart(unittest.TestCase):
             self.assertTrue(80 < luma < 160, colour)
 
     def test_series_differ_without_colour(self):
-        looks = {(dashes, shape) for _, dashes, shape in figures.STYLES}
-        self.assertEqual(len(looks), len(figures.STYLES))
+        looks = {(dashes, shape) for _, dashes, shape in charts.STYLES}
+        self.assertEqual(len(looks), len(charts.STYLES))
 
     def test_what_cannot_be_drawn_is_refused(self):
         seven = {str(index): [(0, 1)] for index in range(7)}

@@ -1,6 +1,5 @@
 """Tests of replay.py against the list models of oracle.py."""
 
-import contextlib
 import io
 import json
 import os
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from unittest import mock
 
 try:
     import numpy as np
@@ -19,6 +17,7 @@ except ImportError:
 import oracle
 import records
 import replay
+from test_support import call
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RULES = {"inclusive": oracle.ListTiers, "mirror": oracle.ListMirror,
@@ -74,15 +73,9 @@ class TraceCase(unittest.TestCase):
 
     def command(self, *options, status=0, terminal=False):
         """Run replay.py on the trace; return what it wrote to both streams."""
-        out, err = io.StringIO(), io.StringIO()
-        err.isatty = lambda: terminal
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                found = replay.main([self.path, *map(str, options)])
-            except SystemExit as error:
-                found = error.code
-        self.assertEqual(found, status, err.getvalue())
-        return out.getvalue(), err.getvalue()
+        found, out, err = call(replay.main, self.path, *options, terminal=terminal)
+        self.assertEqual(found, status, err)
+        return out, err
 
     def replay(self, *options):
         out, err = self.command(*options)

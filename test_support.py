@@ -26,9 +26,13 @@ class TemporaryFolder(unittest.TestCase):
         return os.path.join(self.folder, *names)
 
 
-def call(main, *argv):
-    """Call `main` as a command; return (exit status, stdout, stderr)."""
+def call(main, *argv, terminal=False):
+    """Call `main` as a command; return (exit status, stdout, stderr).
+
+    With `terminal` stderr says that it is one.
+    """
     out, err = io.StringIO(), io.StringIO()
+    err.isatty = lambda: terminal
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             status = main([str(word) for word in argv])
