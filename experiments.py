@@ -78,9 +78,9 @@ class Experiment(NamedTuple):
 
 # -- Decode paths -------------------------------------------------------------
 
-def decode_groups(paths, sizes, settings):
+def decode_groups(paths, sizes_of, settings):
     """Return a Group for each size (B, T) and each path, {name: function}."""
-    sizes = sizes(settings)
+    sizes = sizes_of(settings)
     x, weights = make_inputs(sizes, settings)
     groups = []
     for batch, tokens in sizes:

@@ -91,6 +91,15 @@ class TestGroups(unittest.TestCase):
             lambda: np.array([np.nan, 2.0]), expected)))
 
 
+    def test_errors_are_taken_against_the_path_without_a_cache(self):
+        wrong = attention.decode_without_cache
+        with mock.patch.object(attention, "decode_without_cache",
+                               lambda *arrays: wrong(*arrays) + 1):
+            groups = experiments.EXPERIMENTS["batch-size"].groups(self.SETTINGS)
+        for group in groups:
+            self.assertAlmostEqual(group.error(), 1)
+
+
 class TestLimit(unittest.TestCase):
     def test_no_cache_ends_where_its_time_explodes(self):
         with mock.patch.object(experiments, "LONGEST_WITHOUT_CACHE", 5):

@@ -210,6 +210,11 @@ class TestSizesTouchedSince(unittest.TestCase):
                 self.assertEqual([sum(counts)], totals)
                 self.assertGreater(len(counts), 3)
 
+    def test_refuses_sizes_below_zero(self):
+        last = needs.last_touches(np.array([1, 2, 1]))
+        with self.assertRaisesRegex(ValueError, "-1"):
+            needs.sizes_touched_since(last, np.arange(3), np.array([1, -1, 1]))
+
     def test_refuses_positions_that_are_no_requests(self):
         for message, last, now in [
             ("-1 <= last < now <= 1 at access 1, got last 0, now 0", [-1, 0], [0, 0]),

@@ -211,6 +211,14 @@ class TestReading(TraceCase):
                 self.assertEqual(answer["requests"], rows)
         self.command("--rows", 6, "--gpu-tokens", 512, status=1)
 
+    def test_blank_lines_are_no_rows(self):
+        row = json.dumps(block_row([1]))
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(f"\n{row}\n \n{row}\n{row}")
+        for rows in (1, 2):
+            answer = self.replay("--rows", rows, "--gpu-tokens", 512)
+            self.assertEqual(answer["requests"], rows)
+
     def test_names_of_documents_are_told_apart_by_type(self):
         self.write([document_row(1, 5), document_row("1", 6), document_row(1, 5)])
         answer = self.replay("--gpu-tokens", 11)

@@ -131,6 +131,13 @@ class TestReadSamples(unittest.TestCase):
             with self.subTest(name):
                 self.refuse(text, message)
 
+    def test_samples_are_counted_from_one(self):
+        text = csv_text("batch_size_scan", {("sequential", 1, 8): [1, 2, 3],
+                                            ("batched", 1, 8): [1, 2, 3]})
+        lines = [line for line in text.split("\n") if ",1,8,1," not in line]
+        with self.assertRaisesRegex(ValueError, "sample 1 of .* is missing"):
+            timings.read_samples("\n".join(lines), "x")
+
     def test_odd_bytes_are_refused_in_one_line(self):
         for text in ("\0", "a,b\n\0,1\n", '"', 'experiment\n"x', "\r\r\n,,\n",
                      HEADER + "\n" + "9" * 200_000):
