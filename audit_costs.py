@@ -318,14 +318,14 @@ class BreakEven(Run):
                              str(self.first(policy, hidden) or "none of these"))
 
     def verdicts(self):
-        yield ("H7 a hot query costs a part of a full one, as bounded below",
+        yield ("H7 a hot query under longest costs a part of a full one, as bounded below",
                self.bounded("H7"))
         sides = {found[-1] for (policy, *_), found in self.ratios.items()
                  if policy == "longest"}
         firsts = [self.first("longest", hidden) for hidden in self.hidden]
         rises = None in firsts or any(after > before for before, after
                                       in zip(firsts, firsts[1:]))
-        yield ("H8 reuse pays from some prefix length on, in a wider model no later",
+        yield ("H8 reuse under longest pays at some prefix length, in a wider model no later",
                "Inconclusive" if sides & {"few", "moved"} else
                "Refuted" if rises else "Supported")
 

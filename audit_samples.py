@@ -359,7 +359,7 @@ def fact_lines(declared, sizes, rounds, more=()):
     yield f"- BLAS threads: {declared['blas_threads'] or 'not recorded'}"
     yield from more
     largest = max(error["max_abs_error"] for error in declared["errors"])
-    yield (f"- Largest error against no cache: {largest:.2e}, "
+    yield (f"- Largest error against the oracle: {largest:.2e}, "
            f"allowed {declared['tolerance']:.0e}")
     variables = [f"{key}={declared['malloc'][key]}"
                  for key in sorted(declared["malloc"])]

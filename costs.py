@@ -29,8 +29,8 @@ __all__ = ["STUDIES", "Bound", "ratios", "verdicts", "within", "takes_longer",
 PREDICTIONS = {
     "H1": "the results agree",
     "H6": "fewer projected rows need not mean less time",
-    "H7": "a hot query costs a part of a full one, as bounded below",
-    "H8": "reuse pays from some prefix length on, in a wider model no later",
+    "H7": "a hot query under longest costs a part of a full one, as bounded below",
+    "H8": "reuse under longest pays at some prefix length, in a wider model no later",
     "H9": "fused takes at most 0.72 of preallocated up to 256 tokens",
     "H10": "fused takes at most 3.5, 2.5 and 2 times the bare products",
     "H11": "no cache takes at least 20 times as long as fused at 256 tokens"}

@@ -157,13 +157,16 @@ class Decoder:
 
     def _tokens_of(self, checkpoint):
         """Return the number of tokens in a checkpoint that may be extended."""
-        if not (isinstance(checkpoint, tuple) and len(checkpoint) == len(self.weights)
-                and all(isinstance(layer, Layer)
-                        and layer.k.shape[1] == self.hidden
-                        for layer in checkpoint)):
-            raise ValueError(f"checkpoint must have {len(self.weights)} layers of "
-                             f"width {self.hidden}, got {shown(checkpoint)}")
-        return len(checkpoint[0].positions)
+        if (isinstance(checkpoint, tuple) and len(checkpoint) == len(self.weights)
+                and all(isinstance(layer, Layer) for layer in checkpoint)):
+            tokens = len(checkpoint[0].positions)
+            rows = (tokens, self.hidden)
+            if all((layer.k.shape, layer.v.shape, layer.positions.shape)
+                   == (rows, rows, (tokens,)) for layer in checkpoint):
+                return tokens
+        raise ValueError(f"checkpoint must have {len(self.weights)} layers of "
+                         f"width {self.hidden} and as many tokens each, "
+                         f"got {shown(checkpoint)}")
 
     def _positional(self, positions):
         """[T] -> [T, D]: sine in even columns, cosine in odd ones."""

@@ -404,7 +404,7 @@ class TestForgedEnvironment(AuditCase):
         path = self.copy("cache")
         self.declare(path, lambda facts: facts["errors"][2].update(max_abs_error=3e-9))
         self.assert_fault(path, "analysis.md", "line",
-                          expected="- Largest error against no cache: 3.00e-09, "
+                          expected="- Largest error against the oracle: 3.00e-09, "
                           "allowed 1e-08")
 
     def test_odd_json_is_a_fault_and_no_traceback(self):

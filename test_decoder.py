@@ -13,7 +13,7 @@ import unittest
 try:
     import numpy as np
     import decoder
-    from decoder import Decoder, PrefixCache, Protocol, checkpoint_bytes
+    from decoder import Decoder, Layer, PrefixCache, Protocol, checkpoint_bytes
 except ImportError:
     raise unittest.SkipTest("decoder.py needs NumPy") from None
 
@@ -140,12 +140,18 @@ class TestModel(unittest.TestCase):
         model = Decoder(7)
         _, good = model.extend(TOKENS)
         for bad in ("x", [], (), good[:1], good * 2, [*good],
+                    (good[0], Layer(*(array[:3] for array in good[1]))),
+                    (good[0], good[1]._replace(v=good[1].v[:, :8])),
+                    (good[0], good[1]._replace(k=good[1].k.ravel())),
+                    (good[0], good[1]._replace(positions=good[1].positions[:3])),
                     Decoder(7, hidden=8).extend(TOKENS)[1],
                     Decoder(7, layers=3).extend(TOKENS)[1]):
             with self.subTest(bad=bad), self.assertRaises(ValueError) as caught:
                 model.extend(TOKENS, bad)
             self.assertIn("checkpoint must have 2 layers of width 16",
                           str(caught.exception))
+            with self.assertRaises(ValueError):
+                model.extend_in_place(TOKENS, bad, 0)
 
     def test_a_long_list_of_tokens_is_cut_in_the_message(self):
         for tokens in ([99] * 5000, np.full((99, 99), 1)):

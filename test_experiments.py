@@ -90,7 +90,6 @@ class TestGroups(unittest.TestCase):
         self.assertTrue(np.isnan(experiments.largest_error(
             lambda: np.array([np.nan, 2.0]), expected)))
 
-
     def test_errors_are_taken_against_the_path_without_a_cache(self):
         wrong = attention.decode_without_cache
         with mock.patch.object(attention, "decode_without_cache",
@@ -108,6 +107,14 @@ class TestLimit(unittest.TestCase):
             ("no_cache", 5), ("preallocated_cache", 5), ("fused", 5),
             ("bare_products", 5), ("preallocated_cache", 6), ("fused", 6),
             ("bare_products", 6)])
+
+    def test_each_path_is_timed_under_its_own_name(self):
+        self.assertIs(experiments.LIMIT["fused"], attention.decode_fused)
+        self.assertIs(experiments.LIMIT["preallocated_cache"],
+                      attention.cached_attention_preallocated)
+        self.assertEqual(experiments.BATCHING, {
+            "sequential": attention.sequential_cached_attention,
+            "batched": attention.batched_cached_attention})
 
     def test_an_untimed_call_goes_before_each_sample(self):
         made = []
@@ -253,6 +260,13 @@ class TestBreakEven(unittest.TestCase):
                                      0 if policy == "none" else length)
                     self.assertEqual(len(states), length + 4 - record["hit_tokens"])
                     self.assertEqual(record["events"], [])
+
+    def test_each_policy_is_timed_under_its_own_name(self):
+        for group in EXPERIMENTS["break-even"].groups(self.SETTINGS):
+            (_, call), = group.calls()
+            with self.subTest(key=group.key):
+                self.assertEqual(call.func.__self__.policy,
+                                 decoder.POLICIES[group.key[0]])
 
 
 class TestTable(unittest.TestCase):

@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import unittest
 
+import costs
 from test_support import EVIDENCE, HOME, read, readme_block, run_block
 
 README = read(os.path.join(HOME, "README.md")).decode("utf-8")
@@ -382,6 +383,67 @@ class TestKeepAndCostChapter(unittest.TestCase):
         self.assertEqual(found, [
             ", ".join(f"{name} {verdict}" for name, verdict in self.verdicts(folder))
             for folder in ("admission", "break-even", "limit")])
+
+    def test_table_of_parts_is_the_evidence_s(self):
+        measured = {(row["trace"], row["policy"]): [
+            decimals(row[f"{part}_ms"], 3) for part in
+            ("lookup", "gather", "compute", "save", "other")]
+            for row in columns("admission") if row["budget"] == "8192"}
+        for trace, policy, *cells in table("| trace, 8 KiB | policy |"):
+            self.assertEqual(cells, measured[trace, policy])
+
+    def test_tables_leave_out_no_row(self):
+        policies = ["all", "longest", "shared"]
+        for header, keys in (
+                ("| budget | trace | policy | hits", [
+                    [budget, trace, policy] for budget, traces in (
+                        ("8 KiB", 3), ("12 KiB", 3), ("16 KiB", 2))
+                    for trace in ["alternating-branches", "three-scopes",
+                                  "hot-and-cold"][-traces:] for policy in policies]),
+                ("| budget | trace | policy | trace", [
+                    [budget, trace, policy] for budget, trace in (
+                        ("8 KiB", "hot-prefix"), ("8 KiB", "alternating-branches"),
+                        ("12 KiB", "alternating-branches"), ("16 KiB", "three-scopes"))
+                    for policy in policies]),
+                ("| trace, 8 KiB | policy |", [
+                    [trace, policy] for trace in ("alternating-branches", "hot-prefix")
+                    for policy in ["none", *policies]]),
+                ("| policy | hidden 16 |", [[policy] for policy in policies])):
+            found = [row[:len(keys[0])] for row in table(header)]
+            self.assertEqual(found, keys)
+
+    def test_sentences_hold_the_evidence_s_figures(self):
+        rows = {(row["budget"], row["trace"], row["policy"]): row
+                for row in evidence_json("cache-admission", "audit.json")
+                if row["seed"] == 7}
+        branches = rows[8192, "alternating-branches", "shared"]
+        scopes = rows[12288, "three-scopes", "shared"]
+        results = evidence_json("cache-admission", "results.json")
+        block = next(event["bytes"] for row in results for event in row["events"]
+                     if row["policy"] == "shared")
+        rounds = {name: evidence_json(name, "environment.json")["arguments"]["repeats"]
+                  for name in ("admission", "break-even")}
+        numbers = {2: "two", 9: "nine", 10: "ten"}
+        for sentence, values in (
+                ("blocks serve {} of twelve requests", (numbers[branches["hits"]],)),
+                ("want 4 x {:,} = {:,} bytes, {} more than there are",
+                 (block, 4 * block, 4 * block - 8192)),
+                ("2 x 72 + 10 x 48 = {} rows", (branches["projected_rows"],)),
+                ("wants 2 x {:,} = {:,} bytes too", (2 * block, 4 * block)),
+                ("Their six blocks want {:,} bytes", (6 * block,)),
+                ("repeats: {} half hits", (numbers[scopes["hits"]],)),
+                ("`none` always projects {} rows",
+                 (rows[8192, "hot-prefix", "none"]["projected_rows"],)),
+                ("{} rounds (break-even: {})",
+                 (rounds["admission"], rounds["break-even"])),
+                ("by an interval wholly above {}", (costs.LEAST_LONGER,)),
+                ("{:,} requests under four policies", (len(results),)),
+                ("at most {:g}, {:g}, {:g} and {:g} of a full one",
+                 [bound.bound for bound in costs.HOT_BOUNDS])):
+            with self.subTest(sentence=sentence):
+                self.assertIn(sentence.format(*values), PROSE)
+        self.assertEqual({row["projected_rows"] for key, row in rows.items()
+                          if key[2] == "none"}, {864})
 
     def test_numbers_of_samples_are_the_evidence_s(self):
         for folder in ("cache-strategy", "m0-length-scan", "m1-batch-size-scan",

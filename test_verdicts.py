@@ -281,7 +281,7 @@ class TestAnalysis(unittest.TestCase):
         for line in (
                 "- Batch sizes: 2", "- Sequence lengths: 16, 64",
                 "- Samples in each group: 6", "- dtype: float64", "- BLAS threads: 1",
-                "- Largest error against no cache: 2.50e-15, allowed 1e-08",
+                "- Largest error against the oracle: 2.50e-15, allowed 1e-08",
                 "- Allocator variables: MALLOC_A=1, MALLOC_B=2",
                 "- H3 batched beats sequential at B = 2 at every length: Supported",
                 "| sequence_length | sequential_ms | batched_ms | speedup "
@@ -300,7 +300,7 @@ class TestAnalysis(unittest.TestCase):
         text = verdicts.analysis(batch_sizes({1: (1, 1), 2: (1, 4)}), Facts())
         for line in ("Knee: B=2", "- dtype: not recorded",
                      "- BLAS threads: not recorded", "- Gain threshold: 0.1",
-                     "- Largest error against no cache: not recorded",
+                     "- Largest error against the oracle: not recorded",
                      "- Allocator variables: not recorded",
                      "- H1 the paths agree: Inconclusive",
                      "| 2 | 4.000 | 4.000 | 2.000 | 64000 | 0.250 | -50.00 % |"):

@@ -360,7 +360,7 @@ def fact_lines(samples, facts):
         yield f"- Gain threshold: {facts.gain_threshold}"
     largest = (f"{max(facts.errors.values()):.2e}, allowed {facts.tolerance:.0e}"
                if facts.errors else unknown)
-    yield f"- Largest error against no cache: {largest}"
+    yield f"- Largest error against the oracle: {largest}"
     malloc = unknown if facts.malloc is None else ", ".join(
         f"{name}={value}" for name, value in sorted(facts.malloc.items()))
     yield f"- Allocator variables: {malloc or 'none set'}"
