@@ -318,8 +318,8 @@ class BreakEven(Run):
                              str(self.first(policy, hidden) or "none of these"))
 
     def verdicts(self):
-        yield ("H7 a hot query under longest costs a part of a full one, as bounded below",
-               self.bounded("H7"))
+        yield ("H7 a hot query under longest costs a part of a full one, as bounded "
+               "below", self.bounded("H7"))
         sides = {found[-1] for (policy, *_), found in self.ratios.items()
                  if policy == "longest"}
         firsts = [self.first("longest", hidden) for hidden in self.hidden]

@@ -122,7 +122,7 @@ def read_samples(text: str, name: str) -> Samples:
 
 def csv_rows(text, name):
     """Yield (line, {column: cell}) of a CSV with a header."""
-    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""),
+    reader = csv.reader(io.StringIO(text[text.startswith("\ufeff"):], newline=""),
                         strict=True)
     try:
         header = next(reader, [])
