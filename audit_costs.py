@@ -325,7 +325,8 @@ class BreakEven(Run):
         firsts = [self.first("longest", hidden) for hidden in self.hidden]
         rises = None in firsts or any(after > before for before, after
                                       in zip(firsts, firsts[1:]))
-        yield ("H8 reuse under longest pays at some prefix length, in a wider model no later",
+        yield ("H8 reuse under longest pays at some prefix length, in a wider model "
+               "no later",
                "Inconclusive" if sides & {"few", "moved"} else
                "Refuted" if rises else "Supported")
 
