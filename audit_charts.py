@@ -29,7 +29,7 @@ WIDTH, PLOT_HEIGHT, MARGIN, CHARACTER = 680, 300, 24, 7     # px
 MOST_STEPS = 6              # of a linear axis
 # What a tick may be, or the step from tick to tick: 1, 2, 5, 10, 20, ...
 ROUND_NUMBERS = [digit * Fraction(10) ** power for power in range(-9, 60)
-         for digit in (1, 2, 5)]
+                 for digit in (1, 2, 5)]
 
 # Colour, dashes and marker of the first series, the second, ...
 LOOKS = (("#2f7fd0", "", "circle"), ("#d2691e", "7 3", "square"),

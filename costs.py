@@ -10,7 +10,7 @@ analysis are those of verdicts.py.  This is a room of its own because these
 experiments have other columns, ratios against bounds, and rules of their own.
 
 Everything is a pure function of the rows of raw.csv and a few declared facts.
-The bounds and rules were fixed before the first run; they hold for one
+The bounds and rules were fixed before the runs in the evidence; they hold for one
 machine, one library and models that nobody would serve.
 """
 

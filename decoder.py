@@ -21,7 +21,6 @@ import hashlib
 import io
 import itertools
 import operator
-import os
 import sys
 from collections import OrderedDict
 from typing import NamedTuple

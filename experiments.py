@@ -21,7 +21,7 @@ from typing import Callable, NamedTuple
 import numpy as np
 
 import attention
-from decoder import (REQUESTS, SEEDS, STRIDE, TRACES, Decoder, PrefixCache,
+from decoder import (SEEDS, STRIDE, TRACES, Decoder, PrefixCache,
                      requests)
 from timings import FIRST_SEED, LONGEST_WITHOUT_CACHE, PARTS, POLICIES
 

@@ -51,23 +51,23 @@ class TestEveryField(unittest.TestCase):
             read(os.path.join(TRUE, "arrays.npz")),
             audit_cache.member_names(cls.expected))
 
-    def faults(self, forged, at):
+    def faults(self, forged, place):
         """Return the faults of the record `at` when it reads `forged`."""
         folder = RecordsOnly()
-        audit_cache.check_results(folder, [forged], [self.expected[at]], self.arrays)
+        audit_cache.check_results(folder, [forged], [self.expected[place]], self.arrays)
         return folder.faults
 
-    def assert_named(self, forged, at):
-        faults = self.faults(forged, at)
-        key = self.rows[at]["key"]
+    def assert_named(self, forged, place):
+        faults = self.faults(forged, place)
+        key = self.rows[place]["key"]
         self.assertTrue(faults, (key, forged))
         for file, record, _, _ in faults:
             self.assertEqual(file, "results.json")
             self.assertTrue(record.startswith(key), record)
 
     def test_true_records_have_no_fault(self):
-        for at, row in enumerate(self.rows):
-            self.assertEqual(self.faults(row, at), [])
+        for place, row in enumerate(self.rows):
+            self.assertEqual(self.faults(row, place), [])
 
     def test_every_place_of_every_record_is_named(self):
         walked = 0
@@ -83,31 +83,31 @@ class TestEveryField(unittest.TestCase):
         self.assertGreater(walked, 10000)
 
     def test_added_members_are_named(self):
-        for at in range(0, 324, 17):
-            row = self.rows[at]
-            self.assert_named({**row, "note": 1}, at)
-            self.assert_named({**row, "tokens": row["tokens"] + [1]}, at)
-            self.assert_named({**row, "events": row["events"] * 2 or [{}]}, at)
-            self.assert_named(dict(reversed(row.items())), at)
-            self.assert_named([row], at)
+        for place in range(0, 324, 17):
+            row = self.rows[place]
+            self.assert_named({**row, "note": 1}, place)
+            self.assert_named({**row, "tokens": row["tokens"] + [1]}, place)
+            self.assert_named({**row, "events": row["events"] * 2 or [{}]}, place)
+            self.assert_named(dict(reversed(row.items())), place)
+            self.assert_named([row], place)
 
     def test_every_kind_of_event_is_named(self):
         seen = set()
-        for at, row in enumerate(self.rows):
+        for place, row in enumerate(self.rows):
             for index, event in enumerate(row["events"]):
                 seen.add(event["type"])
                 for kind in ("admit", "evict", "skip", "hit"):
                     if kind != event["type"]:
                         forged = copy.deepcopy(row)
                         forged["events"][index]["type"] = kind
-                        self.assert_named(forged, at)
+                        self.assert_named(forged, place)
                 for change in ({"bytes": event["bytes"] + 1}, {"scope": "other"},
                                {"prefix": event["prefix"][:-1]}):
                     forged = copy.deepcopy(row)
                     forged["events"][index].update(change)
-                    self.assert_named(forged, at)
+                    self.assert_named(forged, place)
             if len(row["events"]) > 1:
-                self.assert_named({**row, "events": row["events"][::-1]}, at)
+                self.assert_named({**row, "events": row["events"][::-1]}, place)
         self.assertEqual(seen, {"admit", "evict", "skip"})
 
 
@@ -135,10 +135,10 @@ class TestEveryArray(unittest.TestCase):
         self.assertEqual(len(names), 648)
         exact = {f"{row['key']}_{kind}": array for row in self.expected
                  for kind, array in audit_cache.expected_arrays(row).items()}
-        for at, name in enumerate(names):
+        for place, name in enumerate(names):
             array = self.arrays[name + ".npy"]
             self.assertIsNone(audit_cache.array_fault(array, exact[name]), name)
-            for forge in forgeries[at % 5::5]:
+            for forge in forgeries[place % 5::5]:
                 self.assertIsNotNone(audit_cache.array_fault(forge(array), exact[name]))
 
 

@@ -25,7 +25,6 @@ try:
     import figures
     import records
     import timings
-    import verdicts
 except ImportError as error:
     raise unittest.SkipTest(f"needs NumPy: {error}")
 
@@ -421,7 +420,7 @@ class TestLaterExperiments(CommandCase):
 
     def test_each_is_measured_summarized_and_redrawn(self):
         for name, more in self.ARGUMENTS.items():
-            path = self.measure(name, *more)
+            self.measure(name, *more)
             out = self.path(f"run-{name}")
             os.rename(self.path("run"), out)
             status, printed, err = self.run_main(

@@ -7,19 +7,10 @@ import unittest
 import oracle
 import timings
 import verdicts
+from test_timings import HEADER, csv_text
 from verdicts import Facts, Ratio
 
 HOME = os.path.dirname(os.path.abspath(__file__))
-HEADER = "experiment,path,batch_size,sequence_length,sample,elapsed_ms"
-
-
-def csv_text(experiment, groups, header=HEADER):
-    """Return a CSV of {(path, B, T): [elapsed_ms, ...]}."""
-    lines = [header]
-    for (path, batch, tokens), values in groups.items():
-        lines += [f"{experiment},{path},{batch},{tokens},{sample},{elapsed}"
-                  for sample, elapsed in enumerate(values, 1)]
-    return "\n".join(lines) + "\n"
 
 
 def samples_of(experiment, groups):
